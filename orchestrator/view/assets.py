@@ -1,5 +1,6 @@
 """The template, style and scripts of the page, served by ``page`` or written by ``bundle``."""
 
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -17,18 +18,13 @@ def _text(package: str, name: str) -> str:
 
 def _script(source: str) -> str:
     """Return the page's script; the file ``source`` says where the episodes come from."""
-    names = [
-        ("orchestrator.report.html", "report.js"),
-        ("orchestrator.report.html", "episode_view.js"),
-        *(
-            ("orchestrator.view", name)
-            for name in ("vendor/hyparquet.min.js", source, "episodes.js", "list.js", "view.js")
-        ),
-    ]
-    return '"use strict";\n(() => {\n' + "\n".join(_text(*name) for name in names) + "})();\n"
+    names = ("dom.js", "episode_view.js", "vendor/hyparquet.min.js", source, "episodes.js", "list.js", "view.js")
+    return '"use strict";\n(() => {\n' + "\n".join(_text("orchestrator.view", name) for name in names) + "})();\n"
 
 
-STYLE = _text("orchestrator.report.html", "report.css") + _text("orchestrator.view", "view.css")
+STYLE = _text("orchestrator.report.html", "report.css") + "".join(
+    _text("orchestrator.view", name) for name in ("episode.css", "view.css")
+)
 SERVED_SCRIPT, BUNDLED_SCRIPT = _script("served.js"), _script("bundle.js")
 KIND_MEANINGS = {kind.value: kind.meaning for kind in EndingKind} | {
     MAPPED: "A decision map or an operating curve: every picture, or every question, was asked."
@@ -38,7 +34,9 @@ TEMPLATE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=T
 )
 
 
-def render_page(title: str, script: str, policy: str = "", **more: Any) -> str:
-    """Return the page; ``more`` reaches its script."""
+def render_page(title: str, script: str, answers: Sequence[str], policy: str = "", **more: Any) -> str:
+    """Return the page, headed by ``answers``, the sentences on whether models ask; ``more`` reaches its script."""
     content = {"texts": [], "pictures": [], "kinds": KIND_MEANINGS, "conditions": list(CONDITIONS), **more}
-    return TEMPLATE.render(style=STYLE, script=script, title=title, policy=policy, content=inert(content))
+    return TEMPLATE.render(
+        style=STYLE, script=script, title=title, answers=answers, policy=policy, content=inert(content)
+    )

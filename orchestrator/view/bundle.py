@@ -19,6 +19,7 @@ from envs.render import Renderer
 from envs.types import ImageRef
 from orchestrator.report.html.text import policy_hash, visible
 from orchestrator.report.html.thumbnails import Thumbnails, make_thumbnail
+from orchestrator.report.scores.answer import folder_answers
 from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.storage.verdict_store import verdicts
@@ -170,6 +171,7 @@ def _write_page(target: Path, catalog: Catalog, version: str, files: Mapping[str
     sizes = {"file_episodes": FILE_EPISODES, "file_pictures": FILE_PICTURES}
     bundle = {**catalog.about(), "version": version, "reading": False, **files, **sizes}
     runs = ", ".join(visible(name) for name in catalog.runs)
+    answers = [text for index in catalog.runs.values() for text in folder_answers(index.folder)]
     policy = f"{POLICY}; style-src {policy_hash(STYLE)}; script-src {policy_hash(BUNDLED_SCRIPT)}"
     safe_write.write(target / "README.md", README.encode())
-    safe_write.write(target / "index.html", render_page(runs, BUNDLED_SCRIPT, policy, bundle=bundle).encode())
+    safe_write.write(target / "index.html", render_page(runs, BUNDLED_SCRIPT, answers, policy, bundle=bundle).encode())

@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from orchestrator.report.html.text import visible
+from orchestrator.report.scores.answer import folder_answers
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.assets import SERVED_SCRIPT, STYLE, render_page
 from orchestrator.view.catalog import Catalog
@@ -85,7 +86,8 @@ class ViewPage(LoopbackPage):
 
     async def _show(self, request: web.Request) -> web.Response:
         runs = ", ".join(visible(name) for name in self.indexes)
-        return web.Response(text=render_page(runs, SERVED_SCRIPT), content_type="text/html", charset="utf-8")
+        answers = [text for index in self.indexes.values() for text in folder_answers(index.folder)]
+        return web.Response(text=render_page(runs, SERVED_SCRIPT, answers), content_type="text/html", charset="utf-8")
 
     async def _state(self, request: web.Request) -> web.Response:
         return _json({**self.catalog.about(), "reading": not self.is_complete})

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
-from scipy.stats import spearmanr  # type: ignore[import-untyped]
 
 from envs import SCENARIOS, in_paper_order
 from envs.plural import pluralize
@@ -217,7 +216,7 @@ def capacity_figure(context: FigureContext) -> Figure | None:
         panel.xaxis.set_minor_formatter(NullFormatter())
         panel.set(xlabel="parameters, billions (log scale)", ylabel=label)
         panel.set_ylim(bottom=0)
-        rho = float(spearmanr(rows["parameters"], rows[measure]).statistic)
+        rho = float(rows.select(pl.corr("parameters", measure, method="spearman")).item())
         known = "no rank correlation" if rho != rho else f"Spearman's rho {rho:+.2f}, {pluralize(rows.height, 'model')}"
         panel.set_title(known, fontweight="normal")
     return figure

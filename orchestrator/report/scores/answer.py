@@ -4,11 +4,15 @@ A game goes on only after a suggestion, so an episode with a suggestion began wi
 """
 
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 import polars as pl
 
+from envs.errors import RunFolderError
 from envs.types import Ending
 from orchestrator.report.statistics.proportion import proportion_bounds
+from orchestrator.storage.run_folder import stored_sweep
+from orchestrator.storage.schemas import UNREADABLE
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Sweep
 
@@ -88,6 +92,14 @@ def answer_sentences(rows: pl.DataFrame, sweep: Sweep) -> Iterator[str]:
         if first is not None:
             hint = next((name for name in order if name in shares and name in hints and name != first), None)
             yield _sentence(model, first, shares[first], shares[hint]["asks"] if hint else None)
+
+
+def folder_answers(folder: Path) -> list[str]:
+    """Return the sentences of a run folder from its results, which the end of ``run`` writes; empty without readable ones."""
+    try:
+        return list(answer_sentences(pl.read_parquet(folder / "results.parquet"), stored_sweep(folder)))
+    except (RunFolderError, *UNREADABLE):
+        return []
 
 
 def _sentence(model: str, condition: str, row: dict[str, float | None], hint: float | None) -> str:

@@ -9,6 +9,7 @@ from orchestrator.report.tables.model_input import add_notes, input_notes
 from orchestrator.report.tables.table import Table, drop_empty_columns
 
 
+@cached_per_run
 def report_tables(run_data: RunData) -> list[Table]:
     """Return the tables that have rows in this run, each with a note on models whose input is not certified."""
     tables = [

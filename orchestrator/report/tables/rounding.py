@@ -9,7 +9,7 @@ from math import ceil, floor
 
 import numpy as np
 import polars as pl
-from scipy.stats import binom, spearmanr  # type: ignore[import-untyped]
+from scipy.special import bdtr, bdtrc  # type: ignore[import-untyped]
 
 from envs.plural import pluralize
 from orchestrator.report.paper.published import AVERAGE, ROUNDING
@@ -50,9 +50,10 @@ def flip_probability(episodes: int, n: int, flip_rate: float) -> float:
     """
     if episodes == 0 or n <= 0:
         return 1.0
-    flips = np.arange(abs(episodes), int(binom.isf(1e-9, n, flip_rate)) + 1)
-    either = 2 * binom.sf(np.ceil((flips + abs(episodes)) / 2) - 1, flips, 0.5)
-    return float(binom.pmf(flips, n, flip_rate) @ np.minimum(either, 1.0))
+    flips = np.arange(abs(episodes), n + 1)
+    either = 2 * bdtrc(np.ceil((flips + abs(episodes)) / 2) - 1, flips, 0.5)
+    chances = bdtr(flips, n, flip_rate) - bdtr(flips - 1, n, flip_rate)
+    return float(chances @ np.minimum(either, 1.0))
 
 
 def agreement(rows: pl.DataFrame) -> pl.DataFrame:
@@ -91,10 +92,9 @@ def agreement_sentences(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _rank_correlation(averages: pl.DataFrame) -> tuple[int, float | None]:
-    ours, published = averages["ours"], averages["published"]
-    if averages.height < FEWEST_MODELS or ours.n_unique() < 2 or published.n_unique() < 2:
+    if averages.height < FEWEST_MODELS or min(averages[name].n_unique() for name in ("ours", "published")) < 2:
         return averages.height, None
-    return averages.height, float(spearmanr(ours, published).statistic)
+    return averages.height, float(averages.select(pl.corr("ours", "published", method="spearman")).item())
 
 
 def decoding_mismatch(sampling: Sampling) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from orchestrator.report.scores.answer import folder_answers
 from orchestrator.storage import reused
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking import rollup
@@ -110,6 +111,8 @@ class MlflowRun(RunTree):
 
     def end(self, status: str) -> None:
         """Close the sweep's run and the unfinished runs below it; an unfinished run never becomes FINISHED."""
+        if sentences := folder_answers(self.folder):
+            self.client.set_tag(self.parent, "mlflow.note.content", "\n".join([*sentences, "", self.note]))
         self.client.set_terminated(self.parent, status)
         for run in (*self.models.values(), *self.cells.values()):
             if run.status == "RUNNING":

@@ -69,6 +69,7 @@ class RunTree:
         self.experiment = self._open_experiment(run.experiment)
         local_store.remove_stray_folder(self.uri)
         self.title = run.name if run.name == run.folder.name else f"{run.name} · {run.folder.name}"
+        self.note = SWEEP_NOTE.replace("FOLDER", self.folder.name).replace("SWEEP", run.name)
         self.metrics: dict[str, float] = {}
         """The latest metrics of the sweep's run."""
         self.best_model = ""
@@ -150,8 +151,7 @@ class RunTree:
         marked = self._search(MARK, self.mark)
         parent = next((candidate for candidate in marked if PARENT not in candidate.data.tags), None)
         if parent is None:
-            note = SWEEP_NOTE.replace("FOLDER", self.folder.name).replace("SWEEP", run.name)
-            tags = {MARK: self.mark, LEVEL: "sweep", "mlflow.note.content": note, "sweep": run.name}
+            tags = {MARK: self.mark, LEVEL: "sweep", "mlflow.note.content": self.note, "sweep": run.name}
             parent = self.client.create_run(self.experiment, tags=tags, run_name=self.title)
         else:
             self.client.update_run(parent.info.run_id, status="RUNNING")

@@ -10,31 +10,11 @@ from envs.errors import RunFolderError
 from envs.types import Ending
 from orchestrator.report import read_run as room
 from orchestrator.report.read_run import read_run, read_runs
-from orchestrator.report.run_data import CLUSTERS, RunData, cached_per_run, rank_of
-from orchestrator.report.wording import format_signed
+from orchestrator.report.run_data import CLUSTERS, RunData, cached_per_run
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.schemas import EPISODES
 from tests.orchestrator.blocks import columns, episode, turn
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 from tests.orchestrator.report.runs import play_sweep, sweep
-
-
-def test_notes_on_stops_name_the_intervals_that_hold(demo_data):
-    wanted = sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"], precision={"half_width": 10})
-    planned = pl.DataFrame({"cell": ["a", "b"], "planned": [40, 50], "full": [1200, 50]})
-    (rule,) = room._precision_notes(wanted, planned.tail(1), 0)
-
-    assert rule.endswith("0 of 1 cell stopped, 0 of 50 episodes not needed")
-    assert room._precision_notes(wanted, planned, 1_500)[1:] == [
-        "intervals of accuracy, suggestions and loops of 1 stopped cell hold at any stop, for the whole set of samples; those of "
-        "shares of answers, of budgets and of paired tests assume a fixed number of samples",
-        "1,500 episodes after a stop or of an earlier configuration are left out",
-    ]
-    plain = sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"])
-    assert room._precision_notes(plain, planned.drop("full"), 3) == [
-        "3 episodes of an earlier configuration are left out"
-    ]
-    assert room._precision_notes(plain, planned.drop("full"), 0) == []
 
 
 def test_clusters_need_a_known_name_and_the_samples():
@@ -53,20 +33,6 @@ def test_clusters_need_a_known_name_and_the_samples():
     )
 
 
-def test_replicates_are_named_by_what_they_repeat(demo_data):
-    wanted = sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"], replicates={"orders": 2, "seeds": 2})
-    names = [condition.name for condition in wanted.replicated_conditions]
-    rows = [
-        *(episode(n, f"m/QD/{name}") for n, name in enumerate(["hint", *names])),
-        episode(9, f"m/QD/{names[0]}", Ending.REFUSED),
-    ]
-    played = room._replicate_rows(wanted, pl.DataFrame(rows, schema=EPISODES))
-
-    assert len(names) == 3 and played.height == 3, "neither the first replicate nor an error"
-    assert set(played["condition"]) == {"hint"} and set(played["wording"]) == {0}
-    assert sorted(played.select("order", "draw").rows()) == [(0, 1), (1, 0), (1, 1)]
-
-
 def test_data_that_are_absent_or_other_are_noted(run, tmp_path):
     (note,) = read_run(run, data=tmp_path / "gone").notes
 
@@ -77,27 +43,6 @@ def test_data_that_are_absent_or_other_are_noted(run, tmp_path):
         read_runs([run, run])
     (data,) = read_runs([run], strict=True, cluster="object")
     assert data.strict and data.cluster == "object" and data.data is None
-
-
-def test_bad_lines_are_noted_as_left_out(run, monkeypatch):
-    monkeypatch.setattr(room, "read_bad_lines", lambda _: ("QD: line 3 is torn",))
-
-    assert read_run(run).notes == ("left out: QD: line 3 is torn",)
-
-
-def test_unfinished_cells_are_asked_for_in_the_control_log(run_data, monkeypatch):
-    asked = []
-
-    class State:
-        def sentences(self, unfinished):
-            asked.append(list(unfinished))
-            return ["paused"]
-
-    monkeypatch.setattr(room, "read_control_state", lambda _: State())
-    planned = pl.DataFrame({"cell": ["a", "b", "c", "none"], "planned": [2, 2, 1, 0]})
-    stored = pl.DataFrame({"cell": ["a", "a", "b"]})
-
-    assert room._control_notes(run_data.folder, planned, stored) == ["paused"] and asked == [["b", "c"]]
 
 
 def test_planned_cells_have_full_sizes_only_with_a_rule(demo_data, tmp_path, monkeypatch):
@@ -144,12 +89,6 @@ def test_last_turns_count_the_moves_before_them_on_each_axis(moved):
     assert moved.scored["sample_id"].to_list() == [0, 2]
 
 
-def test_an_unknown_condition_is_played_as_usual(moved):
-    renamed = dataclasses.replace(moved, episodes=moved.episodes.with_columns(condition=pl.lit("gone")))
-
-    assert set(renamed.last_turns["mode"]) == {"play"}
-
-
 def test_clusters_are_of_the_answer_or_the_picture(run_data):
     sample = next(iter(run_data.samples["QD"].values()))
 
@@ -182,10 +121,3 @@ def test_values_are_cached_by_run_and_arguments(run_data):
     assert [measure(run, 1), measure(run, 1, 2), measure(run, 1, second=2), measure(run, first=1)] == [3] * 4
     assert measure(run, 1, 3) == 4 and measure(dataclasses.replace(run), 1) == 3
     assert calls == [(1, 2), (1, 3), (1, 2)]
-
-
-def test_names_are_ranked_and_others_come_last():
-    ranks = pl.DataFrame({"name": ["b", "x", "a"]}).select(rank_of("name", ["a", "b"])).to_series()
-
-    assert ranks.to_list() == [1, 2, 0]
-    assert format_signed(-1234.56) == "−1,234.6" and format_signed(-0.04) == "0.0" and format_signed(0.5, 0) == "0"

@@ -23,7 +23,7 @@ from orchestrator.report.html.leaderboard_page import write_leaderboard
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.wording import format_signed
-from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 CONDITIONS = ["zero-shot", "hint"]
 POLICIES = {"qwen2.5-vl-7b": "ask-properly", "internvl3-8b": "uniform", "llava-ov-7b": "first-option"}
@@ -125,20 +125,6 @@ def test_incomparable_runs_are_refused(folders, demo_data, tmp_path):
         build_leaderboard(read_runs([tmp_path]))
 
 
-def test_open_ended_answers_are_not_ranked(demo_data, tmp_path):
-    options = {"protocol": ["mcqa", "oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
-    wanted = sweep(demo_data, ["uniform", "ask-properly"], ["zero-shot"], **options)
-    folder = play_sweep(tmp_path / "both", wanted)
-    judge_answers(folder, wanted, wanted.judge, Baseline("rule-judge"))
-    leaderboard = build_leaderboard(read_runs([folder]))
-    assert leaderboard.notes[0] == "both has open-ended answers too, which are not ranked here"
-    assert leaderboard.rows["planned"].to_list() == [20, 20] and leaderboard.scenarios == ("ROD", "QD")
-
-    only = play_sweep(tmp_path / "oeg", sweep(demo_data, ["refuse"], ["zero-shot"], protocol="oeg"))
-    with pytest.raises(RunFolderError, match="oeg: open-ended answers are not ranked"):
-        build_leaderboard(read_runs([only]))
-
-
 class PageParser(HTMLParser):
     """A parser that collects the tags and links of a page."""
 
@@ -213,14 +199,3 @@ def cells(table):
     """Return the texts of each row of a table's body."""
     rows = table.split("<tbody>")[1].split("<tr>")[1:]
     return [[" ".join(re.sub("<[^>]*>", " ", text).split()) for text in re.split("</t[hd]>", row)[:-1]] for row in rows]
-
-
-def test_runs_with_nothing_in_common_are_ranked_on_one_page(demo_data, tmp_path):
-    first = play_sweep(tmp_path / "one", sweep(demo_data, ["ask-properly"], ["zero-shot"]))
-    second = play_sweep(tmp_path / "two", sweep(demo_data, ["uniform"], ["zero-shot"]))
-    output = run_command("report", first, second, "--output", tmp_path / "runs.html")
-
-    assert "no model and condition on the same samples in common" in output
-    page = (tmp_path / "runs.html").read_text()
-    assert "Differences" not in page and "ask-properly" in page and "uniform" in page
-    assert "is named twice" in run_command("report", first, first, code=2)

@@ -93,30 +93,6 @@ def test_agreement_has_outliers_distance_and_rank_correlation():
     assert not list(agreement_sentences(comparison_rows([0.0]).clear()))
 
 
-@pytest.mark.parametrize(
-    ("ours", "published", "rho"),
-    [
-        ([1.0, 1.0, 2.0], [1.0, 2.0, 3.0], 0.75**0.5),
-        ([1.0, 2.0, 3.0], [3.0, 1.0, 1.0], -(0.75**0.5)),
-        ([2.0, 2.0, 2.0], [1.0, 2.0, 3.0], None),
-        ([1.0, 2.0, 3.0], [2.0, 2.0, 2.0], None),
-        ([1.0, 2.0], [1.0, 2.0], None),
-    ],
-)
-def test_a_rank_correlation_is_of_three_models_that_are_not_all_equal(ours, published, rho):
-    rows = comparison_rows([0.0] * len(ours)).filter(scenario="avg")
-    averages = rows.with_columns(ours=pl.Series(ours), published=pl.Series(published))
-    figures = rows.with_columns(scenario=pl.lit("ROD"))
-
-    (row,) = agreement(pl.concat([figures, averages])).to_dicts()
-    assert row["models"] == len(ours)
-    assert row["rho"] is None if rho is None else row["rho"] == pytest.approx(rho)
-    (sentence,) = agreement_sentences(pl.concat([figures, averages]))
-    assert sentence == "hint (mcqa), acc: agrees with the paper; mean absolute difference 0.00 points" + (
-        "" if rho is None else f", rank correlation of 3 models {rho:.2f}"
-    )
-
-
 def test_suggestions_are_not_called_points():
     (sentence,) = agreement_sentences(comparison_rows([0.05]).with_columns(measure=pl.lit("ps")))
     assert sentence == "hint (mcqa), ps: agrees with the paper; mean absolute difference 0.05"

@@ -57,13 +57,6 @@ def test_errors_are_cut_and_times_that_json_cannot_hold_are_absent(without_sampl
     assert "error" not in view_of(without_samples, row_of(error=""))[0]
 
 
-def test_a_view_has_the_answer_and_the_limit_of_its_sample(run_data):
-    number, sample = next(iter(run_data.samples["QD"].items()))
-    view, _ = view_of(run_data, row_of(sample_id=number))
-
-    assert view["answer"] == sample.answer and view["limit"] > 1
-
-
 @pytest.mark.parametrize(("count", "hidden"), [(FIRST + LAST, 0), (FIRST + LAST + 1, 1)])
 def test_the_middle_of_a_long_episode_is_left_out(without_samples, count, hidden):
     view, _ = view_of(without_samples, row_of(), [turn(KEY, number) for number in range(count)])
@@ -97,16 +90,6 @@ def test_what_is_not_shown_has_its_reason(without_samples, row, reason):
 
     assert replay_episode(without_samples, row_of(**row), turns) == ({}, reason)
     assert replay_episode(without_samples, row_of(**row), []) == ({}, "")
-
-
-def test_an_unknown_condition_has_its_reason(run_data):
-    number = next(iter(run_data.samples["QD"]))
-    row = row_of(sample_id=number, condition="gone")
-
-    assert replay_episode(run_data, row, [turn(KEY, 0)]) == (
-        {}, "question and options are not shown: the sweep has no condition gone"
-    )  # fmt: skip
-    assert replay_episode(run_data, {**row, "protocol": "oeg"}, [turn(KEY, 0)])[0] == {}
 
 
 def test_open_questions_follow_the_stored_frames(run_data):

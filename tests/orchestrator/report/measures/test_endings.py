@@ -6,19 +6,15 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
-from envs.types import Ending, Mode
+from envs.types import Mode
 from orchestrator.report.measures.endings import (
     EndingKind,
     ending_counts,
     endings,
-    kind_of_ending,
     view_clarity,
     wrong_kind,
 )
 from orchestrator.report.read_run import read_run
-from orchestrator.report.statistics.proportion import proportion_interval
-from tests.orchestrator.blocks import episode
-from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
 
 def test_every_episode_has_one_kind_and_counts_add_up(run_data):
@@ -40,7 +36,7 @@ def test_each_policy_ends_as_it_must(run_data):
     assert kinds_by_model["abstain"] == {EndingKind.GAVE_UP}
     assert kinds_by_model["guess"] <= {EndingKind.CORRECT, EndingKind.GUESSED_EARLY, EndingKind.GUESSED_CLEAR}
     rod_endings = kinds.filter(model="always-ask", scenario="ROD")
-    assert set(rod_endings["kind"]) == {EndingKind.ASKED_TO_LIMIT}
+    assert set(rod_endings["kind"]) == {EndingKind.ASKED_FOR_EVER}
     in_c = kinds.filter(model="always-ask", scenario="IN-C")
     assert EndingKind.ASKED_WRONG in set(in_c["kind"]), "another repair than the picture needs"
 
@@ -89,21 +85,6 @@ def test_without_samples_and_oracle_a_guess_stays_a_guess(run_data):
     assert set(endings(blind).filter(condition="zero-shot")["kind"]) == {EndingKind.CORRECT, EndingKind.GUESSED}
 
 
-@pytest.mark.parametrize(
-    ("ending", "kind"),
-    [
-        (Ending.UNPROCESSABLE, EndingKind.UNPROCESSABLE),
-        (Ending.REFUSED, EndingKind.REFUSED),
-        (Ending.FAILED, EndingKind.FAILED),
-        (Ending.LIMIT, EndingKind.ASKED_TO_LIMIT),
-    ],
-)
-def test_an_ending_without_any_turn_keeps_its_name(run_data, ending, kind):
-    ending_rows = endings(replace_episodes(run_data, [episode(1, ending=ending, correct=False, turns=0)]))
-
-    assert ending_rows["kind"].to_list() == [kind]
-
-
 def test_endings_need_only_the_run_folder(run, tmp_path):
     without = read_run(run, data=tmp_path / "gone")
 
@@ -131,62 +112,3 @@ def test_a_wrong_ending_is_named_by_its_last_turn(move, action, category, clear,
     last = pl.DataFrame([(move, action, category, clear)], schema=schema, orient="row")
 
     assert last.select(wrong_kind()).item() == kind
-
-
-def test_every_other_ending_has_its_kind():
-    kinds = {
-        "correct": "correct", "limit": "asked to the limit", "overflow": "outgrew the model",
-        "truncated": "spent its tokens in silence", "answered": "answered in words", "unprocessable": "unprocessable",
-        "refused": "refused", "failed": "failed",
-    }  # fmt: skip
-    rows = pl.DataFrame({"ending": [*kinds, "wrong", "wrong"], "kind": ["gave up"] * (len(kinds) + 1) + [None]})
-
-    assert rows.select(kind_of_ending()).to_series().to_list() == [*kinds.values(), "gave up", "unparsable"]
-
-
-def test_each_kind_is_explained_in_a_sentence():
-    assert {kind.value: kind.meaning for kind in EndingKind} == {
-        "correct": "The right category was named when it could count.",
-        "guessed too early": (
-            "A category was named before the view could show it, and it was wrong or could not count yet."
-        ),
-        "guessed wrong on a clear view": (
-            "A wrong category was named although the view was as clear as the reference."
-        ),
-        "guessed wrong": "A wrong category was named; whether the view was clear is not known.",
-        "gave up": "The abstention was chosen.",
-        "asked for the wrong thing": "A suggestion was chosen that does not count here.",
-        "led out of the video": "The random move that a suggestion caused left the video.",
-        "asked to the limit": "The last turn was spent on one more suggestion.",
-        "outgrew the model": (
-            "The next prompt did not fit the model: too many tokens or pictures. Counted as not right."
-        ),
-        "spent its tokens in silence": (
-            "The tokens of a reply were spent before its first word. Counted as not right."
-        ),
-        "unparsable": "The last reply names none of the options.",
-        "answered in words": "One free answer was given (open-ended); the judge's verdict is shown below it.",
-        "unprocessable": "No answer: a picture could not be read, or the model's processor refused it.",
-        "refused": "No answer: the provider declined.",
-        "failed": "No answer: the episode failed and was given up.",
-    }
-
-
-def test_counts_of_a_cell_have_percentages_with_bounds_and_the_order_of_kinds(run_data):
-    rows = [
-        episode(number, "m/QD/hint", ending=ending, correct=ending is Ending.CORRECT, turns=0)
-        for number, ending in enumerate([Ending.FAILED, Ending.CORRECT, Ending.CORRECT, Ending.LIMIT])
-    ]
-    counts = ending_counts(replace_episodes(run_data, rows))
-
-    assert counts.columns == [
-        "model", "scenario", "condition", "protocol", "cell", "kind", "count", "finished", "percent", "percent_low",
-        "percent_high",
-    ]  # fmt: skip
-    assert counts.select("kind", "count", "finished", "percent").rows() == [
-        ("correct", 2, 4, 50.0), ("asked to the limit", 1, 4, 25.0), ("failed", 1, 4, 25.0)
-    ]  # fmt: skip
-    bounds = [tuple(100 * end for end in proportion_interval(hits, 4)) for hits in (2, 1, 1)]
-    assert counts.select("percent_low", "percent_high").rows() == [pytest.approx(ends) for ends in bounds]
-    empty = ending_counts(replace_episodes(run_data, []))
-    assert empty.is_empty() and empty.columns == counts.columns

@@ -105,22 +105,6 @@ def test_every_scenario_counts_once(run_data):
     assert averages["all_seven"].all()
 
 
-def test_limits_of_suggestions_are_those_of_the_rules_or_else_of_the_longest_episode(run_data):
-    rows = [
-        episode(1, "m/QD/hint", turns=7), episode(2, "n/QD/hint", turns=5), episode(1, "m/QD/reference", turns=4),
-        episode(1, "m/ROD/other", turns=1),
-    ]  # fmt: skip
-    run = replace_episodes(run_data, rows)
-    by_rules = suggestion_limits(dataclasses.replace(run, samples=run_data.samples))
-    longest = max(SCENARIOS["QD"].limit(sample) for sample in run_data.samples["QD"].values())
-
-    assert suggestion_limits(run) == {
-        ("QD", "hint"): 6, ("QD", "reference"): 0, ("ROD", "other"): 0
-    }  # fmt: skip
-    assert (by_rules["QD", "hint"], by_rules["QD", "reference"]) == (max(longest, 7) - 1, 0)
-    assert by_rules["ROD", "other"] == 0, "the rules of an unknown condition are not known"
-
-
 def test_average_is_the_unweighted_mean_with_a_stratified_t(run_data):
     rows = [
         *(episode(n, "m/ROD/hint", turns=1 + n % 5, correct=n % 2 == 0) for n in range(40)),

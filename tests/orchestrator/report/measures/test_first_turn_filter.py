@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import re
 
-import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from actors.engine.backend import Backend, Reply, Request, Unprocessable
 from envs import SCENARIOS
 from envs.errors import RunFolderError
-from envs.samples import paper_ids
 from orchestrator.cli.main import app
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.measures import first_turn_filter as first
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.run_folder import stored_sweep
-from sweeps.load import SweepError, build, load
+from sweeps.load import SweepError, load
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 MODELS = 22
@@ -158,61 +156,3 @@ def test_unsuitable_run_is_refused_with_reason(run, planted_run, demo_data, tmp_
     hinted = sweep(demo_data, ["guess"], ["hint"], selection={"filtered": False})
     with pytest.raises(RunFolderError, match="no zero-shot multiple choice"):
         first.first_turns(read_run(play_sweep(tmp_path / "run", hinted)))
-
-
-def test_policies_count_as_models_if_nothing_else_was_played(demo_data, tmp_path):
-    wanted = sweep(demo_data, ["oracle", "guess"], ["zero-shot"], selection={"filtered": False})
-    assert first.first_turns(read_run(play_sweep(tmp_path / "run", wanted))).models == ("oracle", "guess")
-
-
-@pytest.mark.parametrize(
-    ("content", "table", "message"),
-    [
-        (None, {}, "there is no file"),
-        ("[1, 2]", {}, "must hold lists of whole numbers by scenario"),
-        ('{"QD": [true]}', {}, "must hold lists of whole numbers"),
-        ("{" * 100_000, {}, "is not JSON"),
-        ('{"ROD": [0]}', {}, "has no ids for QD"),
-        ('{"QD": []}', {}, "names no sample of QD"),
-        ('{"QX": [1]}', {}, "there is no scenario 'QX'"),
-        ('{"QD": [1]}', {"ids": {"QD": [1]}}, "are both there; keep one"),
-    ],
-)
-def test_bad_ids_file_is_refused(content, table, message, tmp_path):
-    file = tmp_path / "ids.json"
-    if content is not None:
-        file.write_text(content)
-    sweep_table = {
-        "data": "d",
-        "models": ["oracle"],
-        "scenarios": ["QD"],
-        "selection": {"ids_file": str(file), **table},
-    }
-
-    with pytest.raises(SweepError, match=message):
-        build(sweep_table, "a test")
-
-
-def test_ids_file_may_name_unplayed_scenarios(tmp_path):
-    (tmp_path / "ids.json").write_text('{"QD": [3, 1], "ROD": [0]}')
-    table = {
-        "name": "few",
-        "data": "d",
-        "models": ["oracle"],
-        "scenarios": ["QD"],
-        "selection": {"ids_file": str(tmp_path / "ids.json")},
-    }
-
-    assert build(table, "a test").selection.ids == {"QD": [3, 1]}
-    filtered = build({**table, "selection": {**table["selection"], "filtered": True}}, "a test")
-    assert filtered.selection.filtered
-
-
-def test_published_set_is_counted_with_ours(planted_run):
-    shared = (
-        first.threshold_counts(first.first_turns(read_run(planted_run)), 25)
-        .filter(pl.col("scenario") == "COCO")
-        .to_dicts()[0]
-    )
-    ids = set(first.first_turns(read_run(planted_run)).ids(25)["COCO"])
-    assert shared["shared"] == len(ids & paper_ids()["COCO"]) == shared["kept"]

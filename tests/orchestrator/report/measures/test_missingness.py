@@ -9,11 +9,7 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.families import comparisons
 from orchestrator.report.measures.missingness import (
     MEASURES,
-    _test_pair,
-    affected_cells,
     missing_bounds,
-    possible_mean,
-    subtract,
 )
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.tables.evidence import ranking_table
@@ -130,51 +126,3 @@ def test_bounds_contain_the_truth_of_the_missing(run_data):
 
         for row in bounds.iter_rows(named=True):
             assert row["least"] - 1e-9 <= truth[row["scenario"]] <= row["most"] + 1e-9
-
-
-def possible(model, values, scenario="QD"):
-    """Return possible outcomes of accuracy: (least, most) of each sample, in percent of one."""
-    rows = [
-        {
-            "model": model,
-            "scenario": scenario,
-            "sample_id": number,
-            "cluster": None,
-            "error": low != high,
-            "missing": low != high,
-        }
-        | {f"{name}_{end}": bound for name in MEASURES for end, bound in (("least", low), ("most", high))}
-        for number, (low, high) in enumerate(values)
-    ]
-    return pl.DataFrame(rows, schema_overrides={"cluster": pl.Int64})
-
-
-def test_a_pair_is_decided_if_no_missing_episode_can_turn_it():
-    good, poor, unsure = (possible(name, values) for name, values in (
-        ("good", [(1, 1)] * 9 + [(0, 1)]), ("poor", [(0, 0)] * 9 + [(0, 1)]), ("unsure", [(0, 1)] * 10),
-    ))  # fmt: skip
-    sign, p = _test_pair(good, poor)
-    reverse, same = _test_pair(poor, good)
-
-    assert (sign, reverse) == (1, -1) and p == same < 0.05
-    assert _test_pair(good, unsure) == _test_pair(unsure, poor) == (0, 1.0)
-    assert _test_pair(good, poor.clear()) == (0, 1.0), "without a shared sample nothing is decided"
-
-
-def test_differences_are_of_the_worst_and_the_best_case():
-    first, second = possible("a", [(0, 1), (1, 1)]), possible("b", [(0, 0), (0, 1)])
-    pairs = subtract(first.join(second, on=["scenario", "sample_id"], suffix="_other")).sort("sample_id")
-
-    assert pairs.select("acc_least", "acc_most", "acc_shown").rows() == [(0, 1, 0), (0, 1, 1)]
-    assert pairs.select("error", "missing").rows() == [(True, True), (True, True)]
-    assert [possible_mean([pairs], name, "most").value for name in ("acc", "ps")] == [100.0, 1.0]
-
-
-def test_more_than_one_percent_of_ended_episodes_makes_a_cell_affected(run_data):
-    rows = [
-        *cell("m/QD/hint", 50, 1, n=100),
-        *cell("m/ROD/hint", 50, 2, n=100),
-        *cell("m/CIT/hint", 5, 1, Ending.OVERFLOW),
-    ]
-
-    assert sorted(affected_cells(replace_episodes(run_data, rows))["scenario"]) == ["CIT", "ROD"]

@@ -7,8 +7,7 @@ import pytest
 
 from envs.types import Ending
 from orchestrator.report.measures import missingness
-from orchestrator.report.measures.clustering import intraclass_correlation
-from orchestrator.report.measures.missingness import list_possible, missing_bounds
+from orchestrator.report.measures.missingness import list_possible
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
@@ -36,16 +35,6 @@ def test_outcomes_of_every_ending(run_data):
     assert possible["missing"].to_list() == [False] * 3 + [True] * 4
 
 
-def test_loops_lie_between_those_that_were_seen_and_those_that_may_be_missing(run_data):
-    counts = ((Ending.LIMIT, 8), (Ending.WRONG, 20), (Ending.REFUSED, 12))
-    kinds = [ending for ending, count in counts for _ in range(count)]
-    run = replace_episodes(run_data, [episode(n, CELL, ending) for n, ending in enumerate(kinds)])
-    row = missing_bounds(run).filter(measure="loops").row(0, named=True)
-
-    assert (row["n"], row["missing"], row["least"], row["most"]) == (40, 12, 20.0, 50.0)
-    assert row["value"] == pytest.approx(100 * 8 / 28)
-
-
 @pytest.mark.parametrize(("strict", "ends"), [(False, [(0, 0), (1, 1), (0, 1)]), (True, [(0, 0), (0, 0), (0, 0)])])
 def test_an_answer_without_a_verdict_may_be_right_or_wrong(run_data, monkeypatch, strict, ends):
     rows = [episode(n, "m/QD/hint-oeg", Ending.ANSWERED, protocol="oeg", condition="hint") for n in range(4)]
@@ -60,19 +49,3 @@ def test_an_answer_without_a_verdict_may_be_right_or_wrong(run_data, monkeypatch
 
     assert answers.select("acc_least", "acc_most").rows() == ends, "the fourth is not read yet"
     assert answers["missing"].to_list() == answers["error"].to_list() == [False, False, not strict]
-
-
-def test_correlation_needs_a_cell_with_several_clusters_of_several_answers():
-    def correlation(*sums):
-        return intraclass_correlation(
-            pl.DataFrame(sums, schema={"cell": pl.String, "n": pl.Int64, "k": pl.Int64}, orient="row")
-        )
-
-    assert correlation() is None
-    assert correlation(("a", 4, 2)) is None, "one cluster"
-    assert correlation(("a", 1, 1), ("a", 1, 0)) is None, "single answers"
-    assert correlation(("a", 2, 2), ("a", 2, 2)) is None, "no variance"
-    assert correlation(("a", 2, 2), ("a", 2, 0)) == pytest.approx(1.0), "all of it lies between the clusters"
-    assert correlation(("a", 2, 1), ("a", 2, 1)) == pytest.approx(-1.0), "and here within them"
-    pooled = correlation(("a", 2, 2), ("a", 2, 0), ("b", 3, 3))
-    assert pooled == pytest.approx(1.0), "a cell of one cluster says nothing"

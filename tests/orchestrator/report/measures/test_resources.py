@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import polars as pl
@@ -112,17 +111,6 @@ def test_reused_episodes_cost_nothing(folder):
     assert describe_resources(read_run(folder)).endswith(
         f" tokens, {reused_rows.height} episodes taken over from other runs"
     )
-
-
-def test_what_services_were_paid_is_summed(folder):
-    run = read_run(folder)
-    paid = dataclasses.replace(
-        run, episodes=run.episodes.with_columns(cost=pl.lit(100.0), prompt_tokens=0, reply_tokens=0)
-    )
-
-    assert describe_resources(paid) == f"{100 * run.episodes.height:,}.00 paid to services"
-    nothing = dataclasses.replace(run, episodes=run.episodes.clear())
-    assert describe_resources(nothing) == "" and set(resources(nothing)["cost"]) == {0.0}
 
 
 def test_results_json_leaves_out_run_dependent_figures(demo_data, tmp_path):

@@ -1,7 +1,5 @@
 """Data that are not the published ones, or not all of them, are named with a reason per scenario."""
 
-import json
-
 import polars as pl
 import pytest
 
@@ -95,24 +93,6 @@ def test_a_scenario_of_a_package_is_not_the_papers(tmp_path):
     assert "OWN" not in subset_scenarios(read_run(folder))
 
 
-@pytest.mark.parametrize(
-    "selection", [{"limit": 3}, {"subset": "open-ended"}, {"limit": 3, "filtered": False}, {"ids": {"ROD": [0, 1, 2]}}]
-)
-def test_a_selection_of_the_sweep_is_a_subset(tmp_path, selection):
-    found = subset_scenarios(read_run(run(tmp_path / "run", selection=selection)))
-
-    assert found["ROD"] == "a subset: 3 samples by the sweep's selection"
-    assert (found["QD"] == found["ROD"]) == ("ids" not in selection)
-
-
-def test_all_samples_of_a_scenario_are_no_subset(tmp_path):
-    folder = run(tmp_path / "run", most=42)
-
-    found = subset_scenarios(read_run(folder))
-    assert found.keys() == SCENARIOS.keys() - {"VSOD"}
-    assert found["QD"] == "a subset: 42 samples, and the published table is of 2,105"
-
-
 def test_sizes_without_the_filter_are_those_of_the_published_table():
     sizes = {**dict.fromkeys(SCENARIOS, 0), "VSOD": 63, "QD": 17_846}
     assert unfiltered_mismatches(sizes) == {}
@@ -143,11 +123,3 @@ def test_open_ended_samples_are_the_papers_or_named(tmp_path, selection, most, s
         assert found["QD"] == (
             f"another subset: {most} samples by the sweep's selection, and the published table is of the paper's own 100"
         )
-
-
-def test_a_bad_line_changes_what_the_papers_shuffle_draws(tmp_path):
-    folder = run(tmp_path / "run", most=100, protocol="oeg")
-    lines = {"scenario": "QD", "lines": 1, "numbers": "3", "first": ["line 3 is torn"]}
-    (folder / "bad_lines.json").write_text(json.dumps({"scenarios": [lines]}))
-
-    assert open_ended_subsets(read_run(folder)).keys() == {"QD"}

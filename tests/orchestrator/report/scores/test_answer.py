@@ -5,14 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.engine.baselines import Baseline
 from envs.types import ERRORS, Ending
-from orchestrator.report.scores.answer import FIRST_REPLIES, IF_ASKED, answer_sentences, average_answers
+from orchestrator.report.scores.answer import (
+    FIRST_REPLIES,
+    IF_ASKED,
+    answer_sentences,
+    average_answers,
+    folder_answers,
+)
 from orchestrator.report.scores.metrics import ANSWER_COLUMNS, PLANNED_COLUMNS, score, write_results
 from orchestrator.report.scores.unreadable import unreadable_lines
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.schemas import EPISODES
+from orchestrator.view.assets import BUNDLED_SCRIPT, render_page
 from tests.orchestrator.blocks import episode, turn
-from tests.orchestrator.report.runs import EpisodeBatch, sweep
+from tests.orchestrator.report.runs import EpisodeBatch, play_sweep, sweep
 
 CELL = "llava-ov-7b/QD/zero-shot"
 KINDS = {
@@ -114,3 +122,11 @@ def test_cells_with_many_unreadable_replies_are_named_with_one_reply(tmp_path):
     assert "3 of 10" in line and '"I cannot say."' in line and line.endswith(f"view '{tmp_path}/my run'")
     assert not list(unreadable_lines(score_rows(rows[2:]), tmp_path / "my run")), "one of eight is few"
     assert not list(unreadable_lines(score_rows(rows), tmp_path / "my run", {"llava-ov-7b"}))
+
+
+def test_a_run_folder_has_the_sentences_of_its_results_for_the_pages_of_others(demo_data, tmp_path):
+    wanted = sweep(demo_data, ["guess", "llava-ov-7b"], ["zero-shot"], scenarios=["QD"])
+    folder = play_sweep(tmp_path / "run", wanted, backends={"llava-ov-7b": Baseline("first-option")})
+    (sentence,) = folder_answers(folder)
+    assert sentence.startswith("llava-ov-7b asks in ")
+    assert sentence in render_page("run", BUNDLED_SCRIPT, [sentence]) and folder_answers(tmp_path) == []

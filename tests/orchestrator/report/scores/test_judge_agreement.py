@@ -4,7 +4,7 @@ import pytest
 
 from actors.playing.judge_runner import judge_key
 from envs.errors import RunFolderError
-from orchestrator.report.scores.judge_agreement import agreement, choose_judge, disputed_answers, jury, own_judge_key
+from orchestrator.report.scores.judge_agreement import agreement, choose_judge, jury, own_judge_key
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
 from tests.orchestrator.report.runs import sweep
@@ -77,15 +77,6 @@ def test_agreement_counts_what_both_read(folder):
     assert category["kappa_low"] < category["kappa"] < category["kappa_high"]
 
 
-def test_a_judge_without_a_shared_answer_has_a_row_without_figures(folder):
-    store_verdicts(folder, THIRD, None)
-    rows = agreement(folder).filter(other=THIRD).to_dicts()
-
-    assert [(row["judge"], row["answers"], row["equal"], row["kappa"]) for row in rows] == [
-        (judge, 0, None, None) for judge in (FIRST, SECOND) for _ in range(3)
-    ]
-
-
 def test_a_jury_has_a_majority_only_above_one_half(folder):
     store_verdicts(folder, THIRD, (True, True, True), None, (True, False, False))
     rows = {row["bit"]: row for row in jury(folder).to_dicts()}
@@ -95,8 +86,3 @@ def test_a_jury_has_a_majority_only_above_one_half(folder):
     assert shares == {"category": (33.33, 66.67), "suggestion": (66.67, 0.0), "aggregate": (33.33, 33.33)}
     assert rows["suggestion"]["alpha"] == 1
     assert rows["category"]["alpha_low"] <= rows["category"]["alpha"] <= rows["category"]["alpha_high"]
-
-
-def test_disputed_answers_are_read_by_both_judges_and_differ_in_a_bit(folder):
-    assert disputed_answers(folder, FIRST, SECOND) == {"k1"}
-    assert disputed_answers(folder, FIRST, "nobody") == set()

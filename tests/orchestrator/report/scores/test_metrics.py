@@ -5,8 +5,6 @@ from random import Random
 
 import polars as pl
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from envs import SCENARIOS
 from envs.types import ERRORS, Ending
@@ -88,31 +86,6 @@ def test_without_an_answer_there_is_no_measure(rows):
     assert (row["finished"], row["scored"], row["errors"], row["turns"]) == (len(rows), 0, len(rows), 0)
     measures = ("acc", "acc_low", "acc_high", "ps", "loops", "share_suggestion", "share_unparsable")
     assert [row[name] for name in measures] == [None] * len(measures)
-
-
-def test_every_planned_cell_has_its_row_and_no_other():
-    cells = ("b/ROD/hint", "a/QD/hint", "a/COCO/hint")
-    rows = [episode(1, "a/QD/hint"), episode(1, "not/ROD/planned")]
-
-    scores = score(table(rows), plan_table(*cells))
-
-    assert scores["cell"].to_list() == sorted(cells)
-    assert scores["finished"].to_list() == [0, 1, 0]
-
-
-@given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-@example((0, 20))
-@example((20, 20))
-def test_the_interval_is_that_of_a_proportion(hits_of):
-    hits, n = hits_of
-    rows = {name: [value] * n for name, value in episode(0).items()}
-    rows["correct"] = [number < hits for number in range(n)]
-    row = score(pl.LazyFrame(rows, schema=EPISODES), plan_table(CELL)).row(0, named=True)
-
-    low, high = proportion_interval(hits, n)
-
-    assert (row["acc_low"], row["acc_high"]) == pytest.approx((100 * low, 100 * high), abs=1e-9)
-    assert 0 <= row["acc_low"] <= row["acc"] <= row["acc_high"] <= 100
 
 
 def test_the_average_is_the_unweighted_mean_of_the_seven():
@@ -201,22 +174,6 @@ def test_results_json_has_one_row_per_cell(tmp_path):
         assert not {"seconds", "prompt_tokens", "reply_tokens", "cost", "prompt_cached", "pictures_cached"} & row.keys()
     assert pl.read_parquet(tmp_path / "results.parquet").equals(table_)
     assert not list(tmp_path.glob("*.tmp"))
-
-
-def test_results_json_has_six_decimals_and_null_for_missing(tmp_path):
-    write_results(
-        tmp_path,
-        score(
-            table([episode(n, ending=Ending.WRONG if n else Ending.CORRECT) for n in range(3)]),
-            plan_table(CELL, "x/QD/hint"),
-        ),
-    )
-
-    text = (tmp_path / "results.json").read_text()
-
-    assert '"acc": 33.333333,' in text
-    assert '"acc": null' in text
-    assert str(tmp_path) not in text
 
 
 def test_strict_measures_read_first_reply_as_package_does(tmp_path):

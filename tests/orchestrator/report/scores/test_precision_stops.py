@@ -1,7 +1,6 @@
 """A run with stopped cells counts their prefix, uses the interval that holds at any stop, and notes the stops."""
 
 import math
-import re
 
 import polars as pl
 import pytest
@@ -14,12 +13,9 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.precision_stops import (
     MEASURES,
     anytime_intervals,
-    describe_planned_savings,
-    describe_savings,
     sort_by_draw,
 )
 from orchestrator.storage import run_folder
-from orchestrator.tracking.rollup import model_measures
 from tests.orchestrator.precision.wide import wide
 from tests.orchestrator.report import runs
 
@@ -39,32 +35,6 @@ def play_stopped(data_folder, folder, rule, models=MODELS):
     plan = plan.with_stops(load_rule(plan, folder).stops())
     run_folder.write_plan(folder, planned_rows(plan), plan.all_keys())
     return plan, {plan.cells[index].key: n for index, n in plan.stops.items()}
-
-
-def test_a_plan_says_what_its_rule_would_play_at_three_accuracies(data_folder):
-    wanted = runs.sweep(data_folder, MODELS, ["zero-shot", "hint"], precision={"half_width": 10})
-    plan = build_plan(wanted)
-    sizes = [plan.size(index) for index in range(len(plan.cells))]
-
-    (sentence,) = describe_planned_savings(wanted.precision, plan.cells, sizes)
-    total, *counts = (int(count.replace(",", "")) for count in re.findall(r"([\d,]+) (?:episodes|\()", sentence))
-    few, more, most = counts
-    assert total == sum(sizes) and 0 < few <= more <= most < total
-    assert sentence == (
-        f"precision, simulated: of {total:,} episodes, the rule would play {few:,} ({few / total:.0%}) at 10% accuracy, "
-        f"{more:,} ({more / total:.0%}) at 25% accuracy, {most:,} ({most / total:.0%}) at 50% accuracy"
-    )
-    assert describe_planned_savings(None, plan.cells, sizes) == []
-
-
-def test_a_run_says_what_its_rule_saved(data_folder):
-    wanted = runs.sweep(data_folder, MODELS, ["zero-shot"], precision={"half_width": 10})
-    cells = [{"planned": 40, "full": 1200}, {"planned": 5, "full": 5}, {"planned": 7}]
-
-    assert describe_savings(wanted.precision, cells) == [
-        f"precision {wanted.precision.description}: 1 of 3 cells stopped, 1,160 of 1,212 episodes not needed"
-    ]
-    assert describe_savings(None, cells) == []
 
 
 @pytest.mark.parametrize("rule", [{"half_width": 10}, {"half_width": 20, "per": "cell"}])
@@ -112,24 +82,6 @@ def test_stopped_average_has_precision_of_rule(data_folder, tmp_path):
             stopped_averages += 1
             assert 0 < row["acc_high"] - row["acc_low"] <= 20.0001
     assert stopped_averages
-
-
-def test_report_notes_stops_and_episodes_left_out(data_folder, tmp_path):
-    plan, stops = play_stopped(data_folder, tmp_path, {"half_width": 10})
-    notes = read_run(tmp_path).notes
-    saved = plan.total - plan.total_with_stops
-
-    assert f"precision +-10 points on the average over scenarios: {len(stops)} of 28 cells stopped" in notes[0]
-    assert notes[0].endswith(f"{saved:,} of {plan.total:,} episodes not needed")
-    assert any("hold at any stop" in note for note in notes)
-    assert any(note.startswith(f"{saved:,} episodes after a stop") for note in notes)
-
-
-def test_mlflow_has_stopped_and_full_counts(data_folder, tmp_path):
-    plan, _ = play_stopped(data_folder, tmp_path, {"half_width": 10})
-    measures = model_measures(read_run(tmp_path).rows.to_dicts(), "zero-shot")
-
-    assert (measures["planned"], measures["full"]) == (plan.total_with_stops, plan.total)
 
 
 def test_removing_rule_restores_full_set(data_folder, tmp_path):

@@ -35,10 +35,6 @@ def change_rows(rows: pl.DataFrame, scenario: str, **columns) -> pl.DataFrame:
     return rows.with_columns(pl.when(hit).then(pl.lit(to)).otherwise(name).alias(name) for name, to in columns.items())
 
 
-def test_complete_run_has_average_without_marks(rows):
-    assert "unfinished" not in render_rows(rows) and "!" not in render_rows(rows)
-
-
 def test_cell_with_unanswered_episodes_is_marked(rows):
     text = render_rows(change_rows(rows, "COCO", errors=3, unprocessable=3, scored=7))
 
@@ -53,12 +49,6 @@ def test_truncated_cell_is_noted_with_accuracy_bound(rows):
         "~ outgrew the model, and counted as not right: uniform/ROD 2 (acc at most 75.0)",
         "^ spent a reply's tokens before its first word, and counted as not right: uniform/ROD 1 (acc at most 75.0)",
     )
-
-
-def test_a_cell_without_any_answer_is_finished_and_has_no_figure(rows):
-    text = render_rows(change_rows(rows, "ROD", errors=10, unprocessable=10, scored=0, acc=None, ps=None))
-
-    assert "10/10!" in text and "unfinished" not in text
 
 
 def test_paired_table_folds_baselines_into_count():
@@ -96,11 +86,3 @@ def test_a_rendered_table_aligns_numbers_and_dims_what_is_unfinished():
     assert [row.rstrip() for row in render_tables(about).splitlines()] == [
         "a [b]title", "", " model           acc  why", f" {'─' * 25}", " m      1.5 (1 to 2)  3/8", "",
     ]  # fmt: skip
-
-
-def test_folded_rows_are_counted_after_the_notes():
-    rows = (line("a", [TableCell("1")]), line("b", [TableCell("2")]), line("c", [TableCell("3")]))
-    table = Table("t", "", columns("model", ["n"]), rows, ranked=1, fold_baselines=True, notes=("note",))
-
-    assert rich_table(table).caption.plain == "note\n2 rows of baselines: tables/t.md"
-    assert rich_table(replace(table, fold_baselines=False)).caption.plain == "note"

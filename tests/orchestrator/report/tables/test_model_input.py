@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 
 import pytest
@@ -14,12 +12,9 @@ from actors.engine.baselines import Baseline
 from actors.trial.certify import InputReport, RecordedInput
 from orchestrator.cli.main import app
 from orchestrator.inspection.certificate import add_certificate, certify
-from orchestrator.report.comparisons.leaderboard import build_leaderboard
-from orchestrator.report.comparisons.run_comparison import compare_runs, comparison_tables
 from orchestrator.report.html import build_page
-from orchestrator.report.html.leaderboard_page import write_leaderboard
-from orchestrator.report.read_run import read_run, read_runs
-from orchestrator.report.tables.model_input import certificate_rows, joint_input_notes
+from orchestrator.report.read_run import read_run
+from orchestrator.report.tables.model_input import certificate_rows
 from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.run_folder import stored_sweep
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -89,37 +84,3 @@ def test_the_csv_of_certificates(runs: dict[str, Path]) -> None:
     write_tables(read_run(runs["unequal"]))
     text = (runs["unequal"] / "tables/model-input.csv").read_text()
     assert "1 of 1 request differ from the package's call, first pixel_values of ROD/hint" in text
-
-
-@pytest.mark.parametrize(("options", "tables"), [(("report", "--brief"), 4), (("compare", "--power"), 1)])
-def test_every_table_on_the_terminal(runs: dict[str, Path], options: tuple[str, str], tables: int) -> None:
-    for name, note in (("missing", MISSING), ("unequal", UNEQUAL), ("equal", "")):
-        text = printed(options[0], runs[name], options[1])
-
-        assert len(re.findall(r"^ ─+ *$", text, re.M)) == tables, "each table has a line below its head"
-        assert " ".join(text.split()).count(note) == tables if note else "Model input" not in text
-
-
-def test_tables_of_several_runs_name_the_run(runs: dict[str, Path], tmp_path: Path) -> None:
-    folders = [runs["equal"], runs["missing"], runs["unequal"]]
-    notes = (f"missing: {MISSING}", f"unequal: {UNEQUAL}")
-    read = read_runs(folders)
-    comparison, ranking = compare_runs(read), build_leaderboard(read)
-    page = write_leaderboard(ranking, tmp_path / "runs.html", "Runs", comparison).read_text()
-
-    tables = list(comparison_tables(comparison))
-    assert len(tables) == 2 and all(table.notes[-2:] == notes for table in tables)
-    assert page.count(MISSING) == page.count("<table") - page.count("data-folded")
-    assert json.loads(printed("compare", *folders, "--json"))["notes"][-2:] == list(notes)
-    assert json.loads(printed("report", "--leaderboard", *folders, "--json"))["notes"][-2:] == list(notes)
-
-
-def test_notes_in_json(runs: dict[str, Path]) -> None:
-    assert json.loads(printed("report", runs["missing"], "--json"))["notes"][-1] == MISSING
-    assert json.loads(printed("compare", runs["unequal"], "--json"))["notes"][-1] == UNEQUAL
-
-
-def test_equal_notes_of_several_runs_are_joined(runs: dict[str, Path]) -> None:
-    several = {name: read_run(runs[state]) for name, state in (("a", "missing"), ("b", "unequal"), ("c", "missing"))}
-
-    assert joint_input_notes(several) == [f"a and c: {MISSING}", f"b: {UNEQUAL}"]

@@ -37,12 +37,3 @@ def test_no_answers_have_no_averages(run_data):
         "model", "condition", "protocol", "category", "category_low", "category_high", "suggestion", "suggestion_low",
         "suggestion_high", "aggregate", "aggregate_low", "aggregate_high",
     ]  # fmt: skip
-
-
-def corrected(run_data, monkeypatch, rows):
-    monkeypatch.setattr(open_ended, "corrected_shares", lambda _: pl.DataFrame(rows))
-    return open_ended.corrected_table(run_data)
-
-
-def shares(source, value):
-    return {source: value, f"{source}_low": value - 1, f"{source}_high": value + 1}
