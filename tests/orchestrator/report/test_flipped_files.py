@@ -1,11 +1,9 @@
 """No flipped bit in a run folder changes a figure silently: a message names the file, or episodes are pending again."""
 
-import re
 import shutil
 from pathlib import Path
 from random import Random
 
-import polars as pl
 import pytest
 
 from envs.errors import RunFolderError
@@ -121,17 +119,4 @@ def test_edited_file_is_reported_and_rewritten_by_next_run(tmp_path, demo_data):
     results = folder / "results.json"
     results.write_text(results.read_text().replace("100.0", "99.0").replace('"acc": 0', '"acc": 1') + " ")
     assert read_status(folder)["damaged"] == ["results.json"]
-    assert "results.json is damaged or was edited; rerun" in "".join(read_run(folder).notes)
-
-
-def test_next_attempt_leaves_one_checksum_per_file(tmp_path, demo_data):
-    folder, wanted = complete_run(tmp_path / "run", demo_data)
-    for _ in range(3):
-        runs.play_sweep(folder, wanted)
-    lines = re.findall("  (.+)\n", (folder / checksums.NAME).read_text())
-    assert max(map(lines.count, lines)) > 1
-    checksums.drop_stale_sums(folder)
-    lines = re.findall("  (.+)\n", (folder / checksums.NAME).read_text())
-    assert max(map(lines.count, lines)) == 1 and {"plan.json", "results.parquet", "status.json"} <= set(lines)
-    assert checksums.damaged_files(folder) == []
-    assert isinstance(pl.read_parquet(checksums.read_verified(folder / "plan.parquet")), pl.DataFrame)
+    assert "results.json is damaged, was edited or is not of this run; rerun" in "".join(read_run(folder).notes)

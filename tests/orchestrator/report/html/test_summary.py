@@ -1,6 +1,5 @@
 """The page's facts and problems are whole sentences with the figures of the run."""
 
-
 from envs.types import Ending
 from orchestrator.report.html.summary import list_problems
 from tests.orchestrator.blocks import episode
