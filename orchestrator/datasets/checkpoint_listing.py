@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from orchestrator.datasets.remote_files import FetchError, fetch_errors
@@ -26,14 +25,15 @@ class HubModel:
 def read_model(source: str, revision: str = "") -> HubModel:
     """Read a repository's listing and configuration; raises FetchError."""
     with fetch_errors(source):
-        from huggingface_hub import HfApi, hf_hub_download
+        from huggingface_hub import HfApi, HfFileSystem
 
         info = HfApi().model_info(source, revision=revision or None, files_metadata=True)
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
         if not 0 < sizes.get("config.json", 0) <= MAX_FILE_BYTES:
             return HubModel(info, sizes, None)
-        path = hf_hub_download(source, "config.json", revision=info.sha)
-        return HubModel(info, sizes, parse_config(Path(path).read_bytes()))
+        # not into the cache, where a configuration alone would look like a model
+        with HfFileSystem().open(f"{source}@{info.sha}/config.json", "rb") as remote:
+            return HubModel(info, sizes, parse_config(remote.read()))
 
 
 def read_hub(source: str) -> Files:

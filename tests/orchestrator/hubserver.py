@@ -67,7 +67,8 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one serve
             if path.startswith(f"/api/{hub.kind}/{hub.repository}/tree/{COMMIT}"):
                 return self.json(hub.tree())
             if path.startswith(f"/api/{hub.kind}/{hub.repository}"):
-                return self.json({"id": hub.repository, "sha": COMMIT, "siblings": [], "tags": ["license:mit"]})
+                siblings = [{"rfilename": entry["path"], "size": entry["size"]} for entry in hub.tree()]
+                return self.json({"id": hub.repository, "sha": COMMIT, "siblings": siblings, "tags": ["license:mit"]})
             resolve = f"/{hub.repository}/resolve/{COMMIT}/"
             if resolve in path:
                 return self.resolved(path.split(resolve)[1], body)

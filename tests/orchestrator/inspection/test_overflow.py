@@ -43,5 +43,5 @@ def test_an_unknown_model_is_not_guessed_at_and_missing_pictures_are_not_missed(
 
 
 def test_the_first_cells_are_named_and_the_others_counted(demo_data):
-    named = forecast(demo_data, ["history", "icl-2", "icl-3"], max_images=1)
+    named = forecast(demo_data, ["history", "icl-1", "icl-2", "icl-3"], max_images=2)
     assert len(named) == MAX_LINES + 1 and named[-1].endswith("more cells")
