@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.wording import format_p, format_share, format_signed
+from orchestrator.report.wording import format_share, format_signed
 
 
 @given(st.floats(-2000, 2000), st.integers(0, 2))
@@ -32,20 +32,3 @@ def test_share_is_0_or_100_only_if_exact(part, total):
 )  # fmt: skip
 def test_a_share_has_one_decimal(part, whole, text):
     assert format_share(part, whole) == text
-
-
-P_VALUES = [
-    (1.0, "1.000"),
-    (0.0214, "0.021"),
-    (0.001, "0.001"),
-    (0.00042, "4e-4"),
-    (3e-6, "3e-6"),
-    (1e-6, "1e-6"),
-    (9e-7, "<1e-6"),
-    (0, "<1e-6"),
-]
-
-
-@pytest.mark.parametrize(("p", "text"), P_VALUES)
-def test_small_p_values_keep_their_size(p, text):
-    assert format_p(p) == text

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from orchestrator.report.tables import paper_comparison as room
-from orchestrator.report.tables.paper_comparison import SCHEMA, comparison_notes
+from orchestrator.report.tables.paper_comparison import SCHEMA
 
 ROW = {
     "model": "m", "paper": "M", "scenario": "ROD", "condition": "hint", "protocol": "mcqa", "measure": "acc", "planned": 2000,
@@ -15,27 +15,6 @@ ROW = {
 
 def rows(*changes):
     return pl.DataFrame([{**ROW, **change} for change in changes], SCHEMA)
-
-
-def test_notes_say_what_is_not_compared_and_why():
-    gone = {"published": None, "reason": "no such table"}
-    notes = comparison_notes(
-        rows(
-            gone, {**gone, "measure": "ps"}, {**gone, "scenario": "QD", "model": "n"}, {**gone, "scenario": "avg"},
-            {**gone, "reason": "other"}, {"judge": "b/1", "apart": "z"}, {"judge": "a/1", "apart": "y", "scenario": "CIT"},
-        )
-    )  # fmt: skip
-
-    assert notes[0].startswith("hint (mcqa), acc: 2 of 2 figures off by more than rounding allows")
-    assert notes[1:] == [
-        "2 cells not compared (m, n): no such table",
-        "open-ended figures are by the judge a/1; the paper's are by Qwen3-8B, sampled, with the package's instruction",
-        "open-ended figures are by the judge b/1; the paper's are by Qwen3-8B, sampled, with the package's instruction",
-        "y",
-        "z",
-        "compared cells have the published ids and counts, but their pictures cannot be checked from the run folder",
-    ]
-    assert comparison_notes(rows(gone)) == ["1 cell not compared (m): no such table"]
 
 
 @pytest.mark.parametrize(

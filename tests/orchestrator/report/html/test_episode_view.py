@@ -6,7 +6,7 @@ import json
 import pytest
 
 from orchestrator.report.html import episode_view
-from orchestrator.report.html.episode_view import FIRST, LAST, EpisodeViews, replay_episode, rows_by_key
+from orchestrator.report.html.episode_view import FIRST, LAST, EpisodeViews, replay_episode
 from orchestrator.report.html.thumbnails import Thumbnails
 from tests.orchestrator.blocks import episode, turn
 
@@ -47,14 +47,6 @@ def test_a_view_holds_the_episode_and_its_turns(without_samples):
         "turns": [first, second],
     }  # fmt: skip
     assert texts == ["QD/0.jpg^224", "A cat", ""]
-
-
-def test_errors_are_cut_and_times_that_json_cannot_hold_are_absent(without_samples):
-    view, _ = view_of(without_samples, row_of(error="e" * 2_001, seconds=float("inf")))
-
-    assert view["error"] == ["e" * 2_000, 2_001] and view["seconds"] is None
-    assert "why" not in view and view["turns"] == [] and "judged" not in view
-    assert "error" not in view_of(without_samples, row_of(error=""))[0]
 
 
 @pytest.mark.parametrize(("count", "hidden"), [(FIRST + LAST, 0), (FIRST + LAST + 1, 1)])
@@ -117,13 +109,3 @@ def test_a_page_is_full_once_its_bytes_are_spent(without_samples):
     exact = EpisodeViews(without_samples, Thumbnails(None, 0), most_bytes=first + texts)
     assert exact.add(row_of(), turns) and not exact.add(row_of(), turns)
     assert EpisodeViews(without_samples, Thumbnails(None, 0), first + texts + 1).most_bytes > exact.bytes
-
-
-def test_rows_are_grouped_by_key_in_their_order(run_data):
-    keys = run_data.episodes["key"].to_list()[:2]
-    grouped = rows_by_key(run_data.turns, keys)
-
-    assert set(grouped) == set(keys)
-    for key, rows in grouped.items():
-        assert [row["turn"] for row in rows] == list(range(len(rows))) and {row["key"] for row in rows} == {key}
-    assert rows_by_key(run_data.turns, []) == {}

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from scipy.stats import t as student
 
-from orchestrator.report.measures.clustering import clustering, describe_clusters, number_clusters, sample_clusters
+from orchestrator.report.measures.clustering import clustering, describe_clusters
 from orchestrator.report.run_data import AUTOMATIC
 from orchestrator.report.statistics.proportion import Z
 from tests.orchestrator.blocks import episode
@@ -37,17 +37,6 @@ def test_the_correlation_of_four_objects_by_hand(objects):
     assert by_object[:5] == ("QD", "object", 12, 4, 3) and by_object[-1] is True
     assert by_object[5:8] == pytest.approx((correlation, effect, wider))
     assert by_picture == ("QD", "picture", 12, 12, 1, None, None, None, False)
-
-
-def test_clusters_are_numbered_as_their_objects_come(objects):
-    assert number_clusters(objects, "QD", "object").rows() == [
-        ("QD", n, "abcd".index(a)) for n, a in enumerate(OBJECTS)
-    ]
-    assert sample_clusters(objects).rows() == number_clusters(objects, "QD", "object").rows()
-    assert sample_clusters(dataclasses.replace(objects, cluster="")).rows() == []
-    pictures = dataclasses.replace(objects, cluster="picture")
-    assert sample_clusters(pictures).rows() == [("QD", n, n) for n in range(12)]
-    assert clustering(pictures)["counts"].to_list() == [False, True]
 
 
 def test_the_sentence_says_which_clusters_count_and_why(objects):

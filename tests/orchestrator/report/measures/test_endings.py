@@ -36,7 +36,7 @@ def test_each_policy_ends_as_it_must(run_data):
     assert kinds_by_model["abstain"] == {EndingKind.GAVE_UP}
     assert kinds_by_model["guess"] <= {EndingKind.CORRECT, EndingKind.GUESSED_EARLY, EndingKind.GUESSED_CLEAR}
     rod_endings = kinds.filter(model="always-ask", scenario="ROD")
-    assert set(rod_endings["kind"]) == {EndingKind.ASKED_FOR_EVER}
+    assert set(rod_endings["kind"]) == {EndingKind.ASKED_TO_LIMIT}
     in_c = kinds.filter(model="always-ask", scenario="IN-C")
     assert EndingKind.ASKED_WRONG in set(in_c["kind"]), "another repair than the picture needs"
 

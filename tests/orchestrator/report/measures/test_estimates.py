@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from envs import SCENARIOS
 from envs.types import Ending
-from orchestrator.report.measures.estimates import MEASURES, estimate, suggestion_limits
+from orchestrator.report.measures.estimates import MEASURES, estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.answer import ANSWERS, FIRST_REPLIES, IF_ASKED
 from orchestrator.storage.schemas import EPISODES
@@ -82,20 +82,6 @@ def test_a_cell_without_answers_has_no_measure(run_data):
 
     assert estimates.cells.row(0, named=True)["ps"] is None
     assert estimates.averages.row(0, named=True)["acc"] is None
-
-
-def test_suggestion_limits_come_from_samples_or_longest_episode(run_data):
-    exact = suggestion_limits(run_data)
-    observed = suggestion_limits(dataclasses.replace(run_data, samples={}))
-    limits = {
-        scenario: max(SCENARIOS[scenario].limit(sample) for sample in samples.values()) - 1
-        for scenario, samples in run_data.samples.items()
-    }
-
-    assert {scenario: limit for (scenario, condition), limit in exact.items() if condition == "hint"} == limits
-    assert {limit for (_, condition), limit in exact.items() if condition == "reference"} == {0}
-    longest = {cell: limit for cell, limit in exact.items() if cell[0] in ("QD", "MVP-N")}
-    assert longest and all(observed[cell] == limit for cell, limit in longest.items()), "always-ask goes to the limit"
 
 
 def test_every_scenario_counts_once(run_data):

@@ -4,7 +4,6 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
-from envs.samples import paper_ids
 from orchestrator.report.paper.published import AVERAGE, MEASURES, ROUNDING, TABLES, published_figures, published_table
 from sweeps.registry import registry
 
@@ -49,25 +48,6 @@ def test_avg_is_mean_of_seven_scenarios(name):
         assert part.filter(scenario="avg")["published"].item() == pytest.approx(seven["published"].mean(), abs=0.11), (
             measure
         )
-
-
-def test_registry_and_paper_name_the_same_models():
-    ours = {model.paper for model in registry().values() if model.paper}
-
-    assert ours == set(published_table("mcqa")["model"])
-    assert set(published_figures()["paper"]) <= ours
-    assert set(published_table("random_suggestions")["model"]) <= ours
-
-
-def test_the_filtered_samples_are_7557():
-    assert sum(map(len, paper_ids().values())) == 7_557
-
-
-def test_measures_have_our_names():
-    published = published_figures()
-    for protocol, measures in MEASURES.items():
-        named = set(published.filter(protocol=protocol)["measure"])
-        assert named == (set() if protocol == "tools" else set(measures.values()))
 
 
 def test_every_table_has_its_protocol_condition_and_samples():

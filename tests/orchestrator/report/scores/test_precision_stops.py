@@ -5,7 +5,6 @@ import math
 import polars as pl
 import pytest
 
-from orchestrator.merging.merge import merge
 from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.precision.stopping import bounds, load_rule
 from orchestrator.report.measures.estimates import estimate
@@ -94,15 +93,3 @@ def test_removing_rule_restores_full_set(data_folder, tmp_path):
 
     assert (tmp_path / "a/results.json").read_bytes() == (tmp_path / "b/results.json").read_bytes()
     assert "full" not in read_run(tmp_path / "a").rows.columns
-
-
-def test_stopped_and_full_folders_merge_unchanged(data_folder, tmp_path):
-    play_stopped(data_folder, tmp_path / "a", {"half_width": 10}, ["uniform"])
-    play_stopped(data_folder, tmp_path / "b", {"half_width": 8}, ["first-option"])
-    runs.play_sweep(tmp_path / "c", runs.sweep(data_folder, ["guess"], ["zero-shot", "hint"]))
-    alone = [read_run(tmp_path / name).rows.select("cell", "planned", "acc") for name in "abc"]
-    merge([tmp_path / name for name in "abc"], tmp_path / "m")
-
-    both = read_run(tmp_path / "m").rows
-    assert both.select("cell", "planned", "acc").equals(pl.concat(alone).sort("cell"))
-    assert both.filter(model="guess").select(pl.col("full") == pl.col("planned")).to_series().all()

@@ -1,25 +1,7 @@
 """Titles and cells of open-ended answers: what the judge read, what it did not, and what corrects it."""
 
-import polars as pl
-import pytest
-
 from orchestrator.report.tables import open_ended
 from orchestrator.report.tables.table import MISSING, TableCell
-
-BEGIN = "open-ended: either / category / suggestion, percent of answers; judge"
-
-
-@pytest.fixture
-def judged(run_data, monkeypatch):
-    """A function that gives the run such counts of answers, verdicts and answers without one."""
-
-    def give(answered, judged, unjudged):
-        counts = {"protocol": "oeg", "answered": answered, "judged": judged, "unjudged": unjudged}
-        rows = [counts, {**counts, "protocol": "mcqa"}]
-        monkeypatch.setitem(run_data.__dict__, "rows", pl.DataFrame(rows))
-        return run_data
-
-    return give
 
 
 def test_share_has_its_interval_beside_it():

@@ -67,9 +67,3 @@ def test_marks_stand_after_their_cells_and_are_explained():
         "~ outgrew the model, and counted as not right: m/ROD 1 (acc at most 50.0)",
         "^ spent a reply's tokens before its first word, and counted as not right: m/ROD 1 (acc at most 50.0)",
     )
-
-
-def test_average_needs_a_figure_in_every_scenario():
-    (table,) = tables(ROW, {**ROW, "scenario": "ROD", "acc": None, "scored": 10})
-
-    assert texts(table) == [["m", "10/10", "41.3 / 1.3", "-"]]
