@@ -1,6 +1,6 @@
 """The forecast of a sweep on a number of GPUs: the hours that no schedule can beat, GPU-hours and cost.
 
-The scheduler ends at most 6% later in the simulated sweep of the paper; the rates behind the hours are far less certain.
+The scheduler ends at most 8% later in the simulated sweep of the paper; the rates behind the hours are far less certain.
 """
 
 from collections.abc import Mapping, Sequence
