@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import sem, t
 from typer.testing import CliRunner
 
-import envs
+import envs.registry
 from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
 from envs.errors import RunFolderError
@@ -64,13 +64,13 @@ def data(site, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """Remove the modules and scenarios of a test's package afterwards."""
-    modules_before, loaded = dict(sys.modules), dict(envs._installed)
+    modules_before, loaded = dict(sys.modules), dict(envs.registry._installed)
     yield
     for name in set(sys.modules) - set(modules_before):
         if name.partition(".")[0] in ("proactive_dark", "proactive_other", "own"):
             del sys.modules[name]
-    envs._installed.clear()
-    envs._installed.update(loaded)
+    envs.registry._installed.clear()
+    envs.registry._installed.update(loaded)
 
 
 def write_package(folder, kind, target, name="own-thing", module="", package="own-package"):
@@ -189,7 +189,7 @@ def test_keys_change_only_with_package_files(site, data, tmp_path, monkeypatch):
 
 def forget():
     """Forget the package, as a new process would."""
-    envs._installed.clear()
+    envs.registry._installed.clear()
     for name in [name for name in sys.modules if name.startswith("proactive_dark")]:
         del sys.modules[name]
 

@@ -1,7 +1,6 @@
 """Whatever a model, a judge or a data file wrote, no control character of it reaches the terminal raw, in tables nor in JSON."""
 
 import io
-import json
 
 import pytest
 from rich.console import Console
@@ -10,7 +9,6 @@ from rich.table import Table
 
 from actors.engine.baselines import Baseline
 from actors.text.printable import UNSAFE
-from orchestrator.inspection.replay import as_json
 from orchestrator.monitoring import render
 from orchestrator.monitoring.console import Visible, show
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot
@@ -44,12 +42,6 @@ def test_the_live_table_too_on_a_real_terminal():
 
     assert "[/]A\\x1b]52" in screen.getvalue()
     assert not [piece for piece in ("\x1b]", "\x9b", "\x07", "\u202e", "\x1b[2J") if piece in screen.getvalue()]
-
-
-def test_replay_writes_control_characters_as_json_does():
-    line = as_json({"answer": CONTROL, "more": "ü"})
-
-    assert not UNSAFE.search(line) and json.loads(line) == {"answer": CONTROL, "more": "ü"} and "ü" in line
 
 
 @pytest.fixture(scope="module")
