@@ -47,7 +47,7 @@ def call_answer(*calls: Any, content: Any = None, finish: Any = "tool_calls", ra
 
 
 def model(url: str, **fields: Any) -> ModelSpec:
-    endpoint = Endpoint(base_url=url, key_env="TOOLS_KEY", deadline=10, patience=0.05)
+    endpoint = Endpoint(base_url=url, key_env="TOOLS_KEY", deadline=10, patience=5)
     return ModelSpec(name="m", source="served", backend="openai", endpoint=endpoint, **fields)
 
 
