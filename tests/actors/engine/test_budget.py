@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,7 +82,8 @@ class Handle:
         self.ledger = ledger
 
     def __getattr__(self, name: str) -> Any:
-        return type("Method", (), {"remote": staticmethod(getattr(self.ledger, name))})
+        method = getattr(self.ledger, name)
+        return SimpleNamespace(remote=lambda *arguments: asyncio.ensure_future(method(*arguments)))
 
 
 def test_a_wallet_asks_a_ledger_in_another_process() -> None:
