@@ -103,7 +103,7 @@ def test_the_tracker_of_the_page_has_every_method():
     assert methods <= written and methods == {name for name in methods if f"`{name}`" in TRACKER.read_text()}
 
 
-@pytest.mark.parametrize(("pages", "words"), [(PAGES, 16_000), ([ROOT / "README.md"], 600)], ids=["docs", "README"])
+@pytest.mark.parametrize(("pages", "words"), [(PAGES, 15_600), ([ROOT / "README.md"], 600)], ids=["docs", "README"])
 def test_pages_stay_short(pages, words):
     """Counts as ``wc -w docs/*.md`` does; ``docs/decisions/`` is not counted."""
     assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= words
