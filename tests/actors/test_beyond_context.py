@@ -18,10 +18,10 @@ pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 
 from actors.engine.backend import Message, Overflow
-from actors.engine.hf.package_call import PackageCall
 from actors.engine.registry import open_engine, open_without_weights
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
+from tests.actors.package_network import PackageNetwork
 from tests.actors.tiny import checkpoint
 
 CONTEXT, LENGTH = 1024, 12
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_faithful_replies_are_the_packages_also_beyond_the_context(folder: Path, backend: str) -> None:
     pytest.importorskip(backend, reason=f"the extra {backend!r} is not installed")
     messages = [question(1), question(CONTEXT // 8), question(CONTEXT)]
-    package = PackageCall(entry("transformers", folder / "model"))
+    package = PackageNetwork(entry("transformers", folder / "model"))
     theirs = [(package.ids((m,), shown(folder, m)), package.reply((m,), shown(folder, m), LENGTH)) for m in messages]
     ours = played(entry(backend, folder / "model", faithful=True), folder, messages)
 

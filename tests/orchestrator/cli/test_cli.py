@@ -317,11 +317,11 @@ def test_transcripts_are_scored_as_json_lines(demo_data: Path, tmp_path: Path) -
     ("line", "words"),
     [
         ("{", "line 1 is not JSON"),
-        ('{"scenario": "XX", "id": 1, "answers": []}', "scenario 'XX'"),
-        ('{"scenario": "QD", "id": true, "answers": []}', "id must be a whole number"),
+        ('{"scenario": "XX", "id": 1, "answers": []}', "scenario"),
+        ('{"scenario": "QD", "id": true, "answers": []}', "line 1: id"),
         ('{"scenario": "QD", "id": 99999, "answers": []}', "no sample with id 99999"),
-        ('{"scenario": "QD", "id": 1, "answers": "A"}', "answers must be a list"),
-        ('{"scenario": "QD", "id": 1, "answers": [], "hnit": true}', "did you mean 'hint'"),
+        ('{"scenario": "QD", "id": 1, "answers": "A"}', "line 1: answers"),
+        ('{"scenario": "QD", "id": 1, "answers": [], "hnit": true}', "line 1: hnit"),
     ],
 )
 def test_a_bad_line_of_a_transcript_is_one_sentence(line: str, words: str, demo_data: Path, tmp_path: Path) -> None:

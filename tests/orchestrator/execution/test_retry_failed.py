@@ -154,7 +154,7 @@ def test_run_plays_failed_episodes_again_only_when_asked(cli, demo_data, tmp_pat
     first = cli.run("run", path, "--output", out)
     again = cli.run("run", path, "--output", out, "--retry", "failed")
 
-    assert first.returncode == 1 and "3 episodes failed; rerun with --retry-failed" in first.stdout
+    assert first.returncode == 1 and "3 episodes failed; rerun with --retry failed" in first.stdout
     assert again.returncode == 0 and "3 failed episodes are pending again" in again.stdout
     rows = episodes(out).collect()
     assert rows.height == rows["key"].n_unique() == plan.total and set(rows["ending"]) == {"correct"}
