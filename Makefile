@@ -82,11 +82,11 @@ long: $(VENV)/.engines
 
 # the core's own fast tests in an environment that has no extra
 core: $(VENV)/.core-alone
-	$(VENV)/core/bin/python -m pytest tests -n 2 --dist loadfile -o pythonpath=. -m "not slow and not long"
+	$(VENV)/core/bin/python -m pytest tests --ignore tests/test_docs.py -n 2 --dist loadfile -o pythonpath=. -m "not slow and not long"
 
 $(VENV)/.core-alone: $(VENV)/.base
-	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/core
-	$(BIN)/uv pip install --quiet --python $(VENV)/core/bin/python -c constraints.txt -e '.[dev]'
+	$(BIN)/uv venv --quiet --seed --clear --python $(BIN)/python $(VENV)/core
+	$(BIN)/uv pip install --quiet --python $(VENV)/core/bin/python -c constraints.txt -e '.[dev,openai]'
 	touch $@
 
 quick: $(VENV)/.base

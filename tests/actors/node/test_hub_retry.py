@@ -8,6 +8,8 @@ from actors.node.hub_retry import HubUnreachable, retry_hub, unreachable_reason
 from orchestrator.execution.loss_reason import FATAL_START_ERRORS
 from tests.actors.service import failure, service
 
+pytest.importorskip("transformers", reason="the extra `transformers` is not installed")
+
 utils = pytest.importorskip("huggingface_hub.utils", reason="the extra `hub` is not installed")
 errors = pytest.importorskip("huggingface_hub.errors")
 

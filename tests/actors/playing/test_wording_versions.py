@@ -34,6 +34,8 @@ from sweeps.spec import Cell, ModelSpec, Protocol
 from sweeps.unplayable import uncallable_reason
 from tests.envs.games import ABSTENTION, SAMPLES
 
+pytest.importorskip("proactive_operating", reason="the extra `operating` asks two of the conditions")
+
 PINNED = {
     "mcqa-1": ("VERSIONS[Protocol.MCQA] of actors/playing/prompts.py", "581584a9d8bd5efad4fd142faccee5ac"),
     "mcqa-1+examples-2": ("EXAMPLES_VERSION of actors/playing/prompts.py", "e0975cb5c68addde7f14fb81183985d0"),

@@ -133,7 +133,7 @@ def test_help_shows_types_of_options_with_a_value_alone_and_brackets(monkeypatch
         (("audit",), "name a run folder"),
         (("audit", "--answers", "none.jsonl"), "requires --data"),
         (("models", "check", "uniform", "--gpu-type", "h300"), "is none of b200"),
-        (("models", "check", "demo", "paper"), "name one sweep"),
+        (("models", "check", "baselines", "paper"), "name one sweep"),
         (("models", "try", "--prove"), "name models"),
         (("models", "try", "--flip-rate", "5"), "takes one run folder"),
         (("models", "try", "--prompt", "QD"), "SCENARIO/ID"),

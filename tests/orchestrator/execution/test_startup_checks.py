@@ -118,6 +118,7 @@ def test_a_judge_that_cannot_read_leaves_the_writers_alone(source, stop_reason, 
 
 
 def test_writers_that_need_the_judge_between_turns_stop_with_it(capsys):
+    pytest.importorskip("transformers", reason="its engine is not installed")
     state = state_of(judged_by("/nowhere/judge", "oeg-multi"), {"keyless": [0], "hub": [1]})
     startup_checks.check_models(state)
 

@@ -61,6 +61,7 @@ def test_a_folder_that_fits(tmp_path):
 
 
 def test_architecture_and_remote_code(tmp_path):
+    pytest.importorskip("vllm", reason="its engine is not installed")
     source = folder(tmp_path / "m", architectures=["OddModel"], auto_map={"AutoModel": "x.Odd"})
 
     assert row(source=source).architecture.startswith("no: vllm does not run OddModel (by ")
@@ -72,6 +73,7 @@ def test_architecture_and_remote_code(tmp_path):
 
 
 def test_packages_are_tried_where_that_is_asked(tmp_path):
+    pytest.importorskip("transformers", reason="its engine is not installed")
     models = [ModelSpec(name="m", source=folder(tmp_path / "m"), backend="transformers")]
     (tried,), (not_tried,) = check(models, imports=True), check(models)
 
@@ -251,6 +253,8 @@ def test_model_with_packages_of_its_own_is_not_judged_by_the_installed_ones(tmp_
 
 
 def test_faults_of_files_are_known_before_a_sweep_starts(tmp_path):
+    pytest.importorskip("transformers", reason="its engine is not installed")
+
     def fault(source, **entry):
         return local_fault(ModelSpec(name="m", source=str(source), **entry))
 
@@ -272,6 +276,7 @@ def test_faults_of_files_are_known_before_a_sweep_starts(tmp_path):
 
 
 def test_decoding_that_no_engine_follows_is_known_before_a_sweep_starts(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="its engine is not installed")
     source = folder(tmp_path / "m", architectures=["LlavaForConditionalGeneration"])
     file = tmp_path / "m/generation_config.json"
     model = ModelSpec(name="m", source=source, backend="transformers", gpus=0)

@@ -126,6 +126,7 @@ def test_templates_and_tokens_are_of_models_on_this_machine(sample, demo_data):
 
 
 def test_functions_are_given_to_the_template_apart_from_the_messages(monkeypatch):
+    pytest.importorskip("transformers", reason="its engine is not installed")
     calls = []
     monkeypatch.setattr("actors.engine.hf.template.template_text", lambda *arguments: calls.append(arguments) or "text")
     model, question = cell_of(backend="vllm").model, Message("user", "What is this?")
