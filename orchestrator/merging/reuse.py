@@ -122,11 +122,6 @@ def store_reused_verdicts(sweep: Sweep, folder: Path, reusables: Sequence[Reusab
     return taken
 
 
-def reusable_per_cell(reusables: Sequence[Reusable]) -> dict[str, int]:
-    """Return cell -> number of reusable episodes."""
-    return dict(Counter(cell for reusable in reusables for cell in reusable.source.episodes["cell"]))
-
-
 def _reuse_records(rows: pl.DataFrame, reusable: Reusable, now: str) -> pl.DataFrame:
     return rows.with_columns(pl.lit(redact_address(reusable.source.name)).alias("folder"), pl.lit(now).alias("taken"))
 
