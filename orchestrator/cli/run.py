@@ -17,6 +17,7 @@ from orchestrator.cli.options import ModelSources, Output, Overrides, Update, re
 from orchestrator.cli.printing import print_answers, print_mlflow, print_tables
 
 if TYPE_CHECKING:
+    from orchestrator.execution.score import AttemptOutcome
     from sweeps.spec import Sweep
 
 SweepName = Annotated[
@@ -74,16 +75,7 @@ def run(
     folders = [(name, readable_folder(name)) for name in dict.fromkeys(reuse)]
     with remote.open_location(tracked_sweep.output) as location:
         outcome = run_sweep(tracked_sweep, location.folder, update, retry=endings_to_retry, reuse=folders)
-    stored = int(outcome.rows["finished"].sum())
-    if not outcome.interrupted and (stored or not outcome.reasons):
-        print_tables(outcome.rows, tracked_sweep, location.folder)
-        _print_next_steps(tracked_sweep, location.folder)
-        if failed := int(outcome.rows["failed"].sum()):
-            print(f"{failed:,} episodes failed; rerun with --retry failed to play them again")
-        print_answers(outcome.rows, tracked_sweep, location.folder)
-    said_before_ray = not stored and not outcome.seconds
-    for group, reason in () if said_before_ray else outcome.reasons.items():
-        print(printable(f"{group}: {reason}"), file=sys.stderr)
+    _print_outcome(outcome, tracked_sweep, location.folder)
     raise typer.Exit(location.exit_code(outcome.exit_code))
 
 
@@ -105,6 +97,20 @@ def _with_tracking(sweep: Sweep, uri: str | None) -> Sweep:
     if uri is None and sweep.tracking.uri == Tracking().uri:
         uri = os.environ.get("MLFLOW_TRACKING_URI")
     return sweep.model_copy(update={"tracking": sweep.tracking.model_copy(update={"uri": uri})}) if uri else sweep
+
+
+def _print_outcome(outcome: AttemptOutcome, sweep: Sweep, folder: Path) -> None:
+    """Print tables, next steps and answers, then why models stopped; nothing of a run that ended before Ray started."""
+    stored = int(outcome.rows["finished"].sum())
+    if not outcome.interrupted and (stored or not outcome.reasons):
+        print_tables(outcome.rows, sweep, folder)
+        _print_next_steps(sweep, folder)
+        if failed := int(outcome.rows["failed"].sum()):
+            print(f"{failed:,} episodes failed; rerun with --retry failed to play them again")
+        print_answers(outcome.rows, sweep, folder)
+    if stored or outcome.seconds:
+        for group, reason in outcome.reasons.items():
+            print(printable(f"{group}: {reason}"), file=sys.stderr)
 
 
 def _print_next_steps(sweep: Sweep, folder: Path) -> None:
