@@ -21,7 +21,7 @@ ALL_SERVICES = "all services"
 
 @dataclass
 class Bill:
-    """What a request has cost so far."""
+    """The cost of one request up to now."""
 
     cost: float = 0.0
     prompt_cost: float | None = None

@@ -70,12 +70,12 @@ def _shape(plan: Plan, cell: Cell, sample: Sample) -> Longest:
     grows = condition.history and condition.mode is not Mode.REFERENCE
     later = min(limit, (condition.history_turns or limit) + 1) - 1 if grows else 0
     images = [image for message in prompt for image in message.images]
-    shown = len(prompt[-1].images)
-    small = sum(bool(image.short_edge) for image in images) + later * shown * (grows and condition.resized)
+    pictures_a_turn = len(prompt[-1].images)
+    small = sum(bool(image.short_edge) for image in images) + later * pictures_a_turn * (grows and condition.resized)
     text = sum(len(message.text) for message in prompt) + later * (
         len(prompt[-1].text) + CHARACTERS_PER_TOKEN * REPLY_TOKENS
     )
-    return Longest(len(images) + later * shown, small, text, len(prompt) + later)
+    return Longest(len(images) + later * pictures_a_turn, small, text, len(prompt) + later)
 
 
 def _describe(model: ModelSpec, prompt: Longest) -> str:

@@ -85,9 +85,11 @@ def _list_once(folder: Path) -> PartFiles:
     }
     parts = {name: part for name in set().union(*names.values()) if (part := Part.parse(name))}
     without_options = parts.keys() - names["options"] - {name.removeprefix("options/") for name in sums}
-    whole = sorted(parts[name] for name in good["episodes"] & good["turns"] & (good["options"] | without_options))
-    merged = _find_inside(parts.values(), whole)
-    counted = {part.name for part in (*whole, *merged)}
+    complete_parts = sorted(
+        parts[name] for name in good["episodes"] & good["turns"] & (good["options"] | without_options)
+    )
+    merged = _find_inside(parts.values(), complete_parts)
+    counted = {part.name for part in (*complete_parts, *merged)}
     lone = {
         name
         for name in parts.keys() - counted - names["episodes"]
@@ -95,7 +97,7 @@ def _list_once(folder: Path) -> PartFiles:
     }
     uncounted = [(table, name) for table in TABLES for name in sorted(names[table] - counted)]
     return PartFiles(
-        sorted(set(whole) - set(merged)),
+        sorted(set(complete_parts) - set(merged)),
         [folder / table / name for table, name in uncounted if name not in lone],
         [folder / table / name for table, name in uncounted if name in lone],
         merged,

@@ -1,4 +1,4 @@
-"""What one service takes and says: the fields that it refuses, the model's context, and errors in its own words."""
+"""The dialect of one service: the fields that it refuses, the model's context, and its errors in its own words."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ MAX_REST_S = 600.0
 
 
 class Dialect:
-    """What is known about one service."""
+    """The facts that answers of one service have revealed."""
 
     def __init__(self, model: ModelSpec, client: AsyncOpenAI, key: str) -> None:
         self.model, self.client, self.key = model, client, key

@@ -63,7 +63,7 @@ class NoLogprobs(Unprocessable):
 
 
 class Words(NamedTuple):
-    """What a service says about an error."""
+    """A service's own words about an error."""
 
     codes: frozenset[str]
     """Its error codes and types, in small letters."""

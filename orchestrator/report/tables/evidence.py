@@ -35,9 +35,9 @@ def _label(model: str, condition: str, protocol: str) -> str:
 def paired_table(run_data: RunData) -> Table:
     """Return the change of each condition against zero-shot on the same samples, a line per model and condition."""
     cells, averages = comparisons(run_data).conditions, comparisons(run_data).condition_averages
-    shown = run_data.models_or_baselines(averages)
+    model_rows = run_data.models_or_baselines(averages)
     scenarios, lines = in_paper_order(cells["scenario"]), list[Line]()
-    for model, condition, part in model_conditions(run_data, shown):
+    for model, condition, part in model_conditions(run_data, model_rows):
         for mean in part.sort("protocol").iter_rows(named=True):
             rows = by_column(cells.filter(model=model, condition=condition, protocol=mean["protocol"]))
             ps = signed_cell(mean, "ps_difference", 2, "*" if is_significant(mean["ps_p_holm"]) else "")
@@ -113,9 +113,9 @@ def chance_table(run_data: RunData) -> Table:
 def endings_table(run_data: RunData) -> Table:
     """Return how the episodes of each model and condition ended, percent averaged over scenarios."""
     numbers = ending_counts(run_data)
-    shown = run_data.models_or_baselines(numbers.filter(protocol="mcqa"))
-    kinds, lines = [kind.value for kind in EndingKind if kind.value in set(shown["kind"])], list[Line]()
-    for model, condition, part in model_conditions(run_data, shown):
+    model_rows = run_data.models_or_baselines(numbers.filter(protocol="mcqa"))
+    kinds, lines = [kind.value for kind in EndingKind if kind.value in set(model_rows["kind"])], list[Line]()
+    for model, condition, part in model_conditions(run_data, model_rows):
         scenarios = part["scenario"].n_unique()
         sums = dict(part.group_by("kind").agg(pl.col("percent").sum() / scenarios).iter_rows())
         cells = [TableCell(f"{sums[kind]:.1f}", sums[kind]) if kind in sums else MISSING for kind in kinds]

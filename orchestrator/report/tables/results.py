@@ -40,9 +40,9 @@ def result_tables(rows: pl.DataFrame) -> Iterator[Table]:
     answered = pl.col("answered").fill_null(0) if "answered" in rows.columns else pl.lit(0)
     unscored = (pl.col("scored") == 0) & (answered == 0) & (pl.col("finished") > pl.col("errors"))
     condition, model = rank_of("condition", CONDITIONS), rank_of("model", registry())
-    shown = rows.filter(~unscored).sort(condition, "condition", "protocol", model, "model", "scenario")
+    scored_rows = rows.filter(~unscored).sort(condition, "condition", "protocol", model, "model", "scenario")
     names = measure_names(rows.columns)
-    for (name, protocol), part in shown.group_by(["condition", "protocol"], maintain_order=True):
+    for (name, protocol), part in scored_rows.group_by(["condition", "protocol"], maintain_order=True):
         title, measures = FORMATS.get(str(protocol), MULTIPLE_CHOICE)
         title = f"{name}: {' / '.join((title, *names))}{_without_verdict(part)}"
         yield _table(part, str(name), title, measures | dict.fromkeys(names, "5.1f"))
