@@ -22,10 +22,7 @@ from orchestrator.cli.view import view
 
 HELP = "Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals."
 
-app = typer.Typer(cls=Commands, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False)
 
-
-@app.callback(help=HELP)
 def common(
     print_version: Annotated[
         bool, typer.Option("--version", callback=start.print_version, is_eager=True, help="Print the version and exit.")
@@ -43,11 +40,21 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
 
 GROUPS = {"data": data_app, "models": models.models_app}
 """Commands that have subcommands."""
-for name, group in GROUPS.items():
-    app.add_typer(group, name=name, rich_help_panel="Start")
-for panel, commands in PANELS.items():
-    for name, command in commands.items():
-        app.command(name, rich_help_panel=panel)(command)
+
+
+def build_app() -> typer.Typer:
+    """Return the command line of the core."""
+    program = typer.Typer(cls=Commands, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False)
+    program.callback(help=HELP)(common)
+    for name, group in GROUPS.items():
+        program.add_typer(group, name=name, rich_help_panel="Start")
+    for panel, commands in PANELS.items():
+        for name, command in commands.items():
+            program.command(name, rich_help_panel=panel)(command)
+    return program
+
+
+app = build_app()
 
 
 def omit_types(command: Any) -> None:

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.cli.main import app
+from orchestrator.cli.main import build_app
 from proactive_learn import commands, run_files, settings
 from proactive_learn.commands import SWEEPS
 from proactive_learn.run_files import RESOLVED, model_entry, publish, read_train_table
@@ -125,6 +125,7 @@ def test_an_entry_of_vllm_has_room_for_the_adapter(tmp_path):
 
 
 def test_commands_report_mistakes_without_traceback(demo_data, tmp_path):
+    app = build_app()
     app.command("train")(commands.train)
     own = ("--set", f"data={demo_data}", "--set", f"train.data={demo_data}")
     for arguments, message in {

@@ -10,15 +10,8 @@ from oracle_script import oracle_turns
 from sitting import CONDITIONS, person, sitting
 
 from actors.engine.backend import Request
-from orchestrator.cli.main import app
 from orchestrator.execution.score import AttemptOutcome
-from proactive_people.label_command import label
-from proactive_people.play_command import play
 from sweeps.spec import Sweep
-
-for name, function in (("play", play), ("label", label)):
-    if name not in {command.name for command in app.registered_commands}:
-        app.command(name)(function)
 
 
 @dataclass(frozen=True)

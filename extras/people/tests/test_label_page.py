@@ -11,10 +11,10 @@ from urllib.parse import urlencode
 
 import polars as pl
 import pytest
+from people_commands import app
 from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
-from orchestrator.cli.main import app
 from orchestrator.object_store.uploader import LISTING
 from orchestrator.report.read_run import read_run
 from orchestrator.view.loopback import serving

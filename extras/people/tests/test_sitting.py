@@ -10,13 +10,13 @@ from itertools import pairwise
 import polars as pl
 import pytest
 from oracle_script import oracle_turns, texts
+from people_commands import app
 from sitting import CONDITIONS, person, sitting
 from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
 from envs.render import Renderer
-from orchestrator.cli.main import app
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import episodes, turns
