@@ -38,15 +38,13 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
 }
 """Panel of ``--help`` -> command -> function."""
 
-GROUPS = {"data": data_app, "models": models.models_app}
-"""Commands that have subcommands."""
-
 
 def build_app() -> typer.Typer:
     """Return the command line of the core."""
-    program = typer.Typer(cls=Commands, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False)
-    program.callback(help=HELP)(common)
-    for name, group in GROUPS.items():
+    program = typer.Typer(
+        cls=Commands, help=HELP, callback=common, no_args_is_help=True, pretty_exceptions_enable=False
+    )
+    for name, group in {"data": data_app, "models": models.models_app}.items():
         program.add_typer(group, name=name, rich_help_panel="Start")
     for panel, commands in PANELS.items():
         for name, command in commands.items():
@@ -81,7 +79,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a job's log shows each line at once, and escapes characters that its encoding lacks
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-    add_offered_commands(app, GROUPS)
+    add_offered_commands(app)
     program = typer.main.get_command(app)
     omit_types(program)
     with keep_exit_code():

@@ -1,17 +1,18 @@
 """Commands that installed packages offer (``envs.installed``)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import typer
 
 from envs.installed import Offer, PackageError, load_function, offers
 
 
-def add_offered_commands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
+def add_offered_commands(app: typer.Typer) -> None:
     """Add the commands of installed packages: ``train``, or ``data.demo`` for a subcommand of the group ``data``."""
+    groups = {group.name: group.typer_instance for group in app.registered_groups}
     for name, offer in offers("command").items():
         group, _, subcommand = name.rpartition(".")
-        (groups[group] if group else app).command(subcommand, rich_help_panel="Extras")(_load_command(offer))
+        (groups.get(group) or app).command(subcommand, rich_help_panel="Extras")(_load_command(offer))
 
 
 def _load_command(offer: Offer) -> Callable[..., None]:

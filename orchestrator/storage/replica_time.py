@@ -97,13 +97,6 @@ def describe(folder: Path) -> Iterator[str]:
     yield f"{_format_hours(total, unit)} held: {parts}{waited}"
 
 
-def held_shares(folder: Path) -> dict[str, float]:
-    """Return part -> its share of the held time of all attempts, leaving out parts that took none; empty if nothing was held."""
-    hours = weigh([*time_by_group(folder).values()])[1]
-    total = sum(hours[part] for part in HELD)
-    return {part: hours[part] / total for part in HELD if hours[part]} if total else {}
-
-
 def _format_hours(hours: float, unit: str) -> str:
     return f"{hours:,.1f} {unit}" if hours >= 1 else f"{60 * hours:.1f} {unit.replace('hours', 'minutes')}"
 

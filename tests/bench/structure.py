@@ -30,7 +30,7 @@ def count_lines() -> dict[str, Counter[str]]:
     lines: dict[str, Counter[str]] = {"core": Counter(), "extras": Counter(), "tests": Counter()}
     for path in sorted(ROOT.rglob("*")):
         parts = path.relative_to(ROOT).parts
-        if path.suffix not in COUNTED or parts[0] not in (*CORE, "extras", "tests") or not path.is_file():
+        if path.suffix not in COUNTED or parts[0] not in (*CORE, "extras", "tests") or "build" in parts:
             continue
         total = "tests" if "tests" in parts else "extras" if parts[0] == "extras" else "core"
         folder = "/".join(parts[: min(2, len(parts) - 1)])

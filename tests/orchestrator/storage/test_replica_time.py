@@ -9,7 +9,6 @@ from orchestrator.storage.replica_time import (
     as_rows,
     describe,
     held_metrics,
-    held_shares,
     read_attempts,
     time_by_group,
     weigh,
@@ -56,11 +55,9 @@ def test_one_sentence_with_parts_of_half_a_percent_and_more(tmp_path):
     assert list(describe(tmp_path)) == ["30.0 worker-minutes held: 100% loading; 0.1 worker-minutes waiting in Ray"]
 
 
-def test_shares_and_metrics_are_of_held_time(tmp_path):
-    assert held_shares(tmp_path) == held_metrics(tmp_path) == {} and list(describe(tmp_path)) == []
-
+def test_metrics_are_of_held_time(tmp_path):
+    assert held_metrics(tmp_path) == {} and list(describe(tmp_path)) == []
     write_attempts(tmp_path, {"a": {"m": ReplicaTime(gpus=2, playing=2700, lost=900, waiting=7200)}})
-    assert held_shares(tmp_path) == {"playing": 0.75, "lost": 0.25}
     assert held_metrics(tmp_path) == {
         "gpu_hours/waiting": 4, "gpu_hours/loading": 0, "gpu_hours/playing": 1.5, "gpu_hours/judging": 0,
         "gpu_hours/idle": 0, "gpu_hours/lost": 0.5,
