@@ -4,6 +4,9 @@ from enum import StrEnum
 
 ZERO_SHOT = "zero-shot"
 """Name of the baseline condition: each turn is asked afresh, without hint or examples."""
+HEADLINE = "proactivebench-mcqa-zero-shot v1"
+"""Name and version of the score: accuracy and suggestions in zero-shot multiple choice, averaged over the seven scenarios, on the
+samples that the paper's filter keeps. A change of samples, prompts, reading of replies or average raises the version."""
 
 
 class Protocol(StrEnum):
