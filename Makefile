@@ -114,12 +114,12 @@ docs: $(VENV)/.base
 pictures: demo
 	$(BIN)/python -m tests.pictures
 
-# one small change of a module at a time, to see whether its fast tests notice: make mutants PATHS=envs SAMPLE=0; ROOM=30 of a room
-SAMPLE ?= 60
-ROOM   ?= 0
+# one small change of a room at a time, to see whether its fast tests notice: make mutants ROOMS="envs actors/node" SAMPLE=20 SEED=1
+SAMPLE ?= 20
+ROOMS  ?=
 SEED   ?= 0
 mutants: $(VENV)/.base
-	$(BIN)/python -m tests.bench.mutants --sample $(SAMPLE) --room $(ROOM) --seed $(SEED) $(PATHS)
+	$(BIN)/python -m tests.bench.mutants --sample $(SAMPLE) --seed $(SEED) $(ROOMS)
 
 bench: $(VENV)/.model
 	$(BIN)/python -m tests.bench

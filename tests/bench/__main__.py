@@ -28,13 +28,6 @@ from tests.benchmark import copy_benchmark
 from tests.oracle import oracle_path, oracle_python
 
 ROOT = Path(__file__).parents[2]
-MODELS, ORDERS = ("embedded", "qwen"), ("plan", "random", "cells")
-"""Of the bench ``orders``: what plays, and in which order."""
-SAMPLES = 32
-"""Of each scenario, in the same bench: a cell has more than the cache holds (``tests.bench.orders.FITTING``)."""
-TOGETHER = {"one run": "run", "plain": "plain"}
-"""Of the bench ``two_models``."""
-SHARES = {"prompt_cached": "prompt tokens", "pictures_cached": "pictures"}
 PARTS = ("front", "engine")
 """Processes of a worker: the one that renders and plays, and those of its engine."""
 
@@ -91,18 +84,6 @@ def run_json(command: list[str], **environment: str) -> dict[str, Any]:
     )
     output: dict[str, Any] = json.loads(process.stdout.strip().splitlines()[-1])
     return output
-
-
-def steps(bench: Bench, others: Others) -> Iterator[str]:
-    """Turns of the environment, ours and the package's."""
-    repeats = bench.size(20, 1)
-
-    def turns(side: str) -> Figures:
-        report = bench.side("steps", bench.data, side, repeats)
-        return {"turns/s": report["turns"] / report["seconds"]}
-
-    rows = run_alternately("steps", {side: partial(turns, side) for side in ("ours", "package")}, bench.rounds, others)
-    yield from _compare_sides(rows, others)
 
 
 def sweep(bench: Bench, others: Others) -> Iterator[str]:
@@ -242,18 +223,6 @@ def processor_ms(arguments: list[str]) -> float:
     return 1e3 * (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
 
 
-def judge(bench: Bench, others: Others) -> Iterator[str]:
-    """Generating and judging together, beside one after the other; services on loopback."""
-    if find_spec("openai") is None:
-        raise LeftOut("it needs the extra openai")
-
-    def answer_and_judge(how: str) -> Figures:
-        return {"s": bench.python("judge_overlap", how, bench.data, bench.size(60, 3))["seconds"]}
-
-    sides = {how.replace("-", " "): partial(answer_and_judge, how) for how in ("together", "one-after-the-other")}
-    yield from _compare_sides(run_alternately("judge", sides, bench.rounds, others), others)
-
-
 def engine(bench: Bench, others: Others) -> Iterator[str]:
     """The embedded model on vLLM: a worker's path beside plain LLM.chat, and the plan's order beside cell after cell."""
     if find_spec("vllm") is None:
@@ -317,8 +286,7 @@ def _compare_sides(rows: Sequence[Row], others: Others) -> Iterator[str]:
 
 
 BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
-    bench.__name__: bench
-    for bench in (steps, sweep, memory, workers, resume, schedule, start, first, judge, engine, front_end)
+    bench.__name__: bench for bench in (sweep, memory, workers, resume, schedule, start, first, engine, front_end)
 }
 
 

@@ -1,298 +1,226 @@
-"""Mutation run: change one operator, constant or branch of a module at a time, and see whether its fast tests notice.
+"""Mutation run: change one operator, constant or branch of a room at a time, and see whether the room's fast tests notice.
 
-    python -m tests.bench.mutants [--sample 60] [--room 0] [--seed 0] [MODULE or folder ...]        (`make mutants`)
+    python -m tests.bench.mutants [--sample 20] [--seed 0] [FOLDER ...]        (`make mutants`)
 
-Every mutant runs in a forked child (``mutant_session``): no file is touched, and no result depends on what ran before. A
-child runs the tests that call the changed function (``called``), quickest first, up to the first that fails. The sample is
-drawn by (seed, module), and Hypothesis draws the same examples each time.
-
-Own code, because the libraries do not fit (tried on Python 3.11): mutmut 3.8 leaves constants of a module and everything
-decorated as it is (``COVERED``, ``@property``, ``@cached_property``: half of the plan); cosmic-ray 8.7 rewrites files of the
-working tree, starts a new interpreter for each mutant and draws no sample; mutatest 2.0 ends at Python 3.8.
+Works in a copy of the tree. pytest-testmon notes once which test runs which function, and then runs only those that a change
+can reach. The sample is drawn by (seed, room). A report, not a verdict: a survivor may be a change that changes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import ast
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
-import tomllib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
-from importlib import import_module
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import spec_from_loader
 from pathlib import Path
+from queue import SimpleQueue
 from random import Random
-from types import CodeType
 
-from tests.bench.called import Called, import_name
-from tests.bench.mutant_session import MutantSession, Survived, cpu_limit, fork, run_in_pool, slowdown
-from tests.bench.mutations import Mutant, compile_mutant, mutants_of
+from tests.test_rooms import MODULES, ROOT, room
 
-ROOT = Path(__file__).parents[2]
-SETTINGS = Path(__file__).with_suffix(".toml")
-PLUGINS = ("_hypothesis_pytestplugin", "pytest_timeout")
-PRELOADED = (
-    "pytest",
-    "hypothesis",
-    "hypothesis.strategies",
-    "numpy",
-    "scipy.stats",
-    "polars",
-    "pydantic",
-    "PIL.Image",
-    *PLUGINS,
-)
-"""Imported once, before the children are forked: packages only, none of ours."""
 TIMEOUT_S = 120
-"""Seconds of one test on an idle machine: a mutant that waits for a pipe or a lock uses no CPU time."""
-ENVIRONMENT = {"CI": "true", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
-ENVIRONMENT["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+"""Seconds of one mutant's tests; a change that makes them hang counts as noticed."""
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.Pow: ast.Mult,
+}
+SKIPPED_FIELDS = ("annotation", "returns", "decorator_list", "format_spec")
+SKIPPED_NODES = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom)
+"""What only checks, or only people read: messages of exceptions, and (below) docstrings."""
 
 
 @dataclass(frozen=True)
-class Suite:
-    """A room's modules and the fast tests that must notice a change in them."""
+class Mutant:
+    """One change of a file below the root."""
 
-    name: str
-    modules: tuple[str, ...]
-    tests: tuple[str, ...]
-    deselect: tuple[str, ...] = ()
-    """Files and tests that take long: they start processes or load models."""
-    signatures: tuple[str, ...] = ()
-    """Files of tests that read the defaults of functions without calling them."""
+    path: Path
+    number: int
+    """Which of the file's changes."""
+    line: int
+    change: str
+    """``before -> after``, as source."""
 
-
-class Loader(SourceFileLoader):
-    """Gives a module the code of a mutant."""
-
-    def __init__(self, name: str, path: str, code: CodeType) -> None:
-        super().__init__(name, path)
-        self.code = code
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.code
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.change}"
 
 
-class Finder(MetaPathFinder):
-    """Finds one module, the changed one."""
+@dataclass(frozen=True)
+class _Change:
+    parent: ast.AST
+    field: str
+    index: int | None
+    old: ast.AST
+    new: ast.AST
 
-    def __init__(self, name: str, loader: Loader) -> None:
-        self.name, self.loader = name, loader
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        return spec_from_loader(fullname, self.loader) if fullname == self.name else None
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table and the survivors; the exit status is 1 where unchanged code fails all its tests."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("paths", nargs="*", help="modules or folders; left out, all of mutants.toml")
-    parser.add_argument("--sample", type=int, default=60, help="mutants of a module at most; 0: all")
-    parser.add_argument("--room", type=int, default=0, help="mutants of a room at most, after --sample; 0: no limit")
-    parser.add_argument("--seed", type=int, default=0, help="draws the sample")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="children at a time")
-    options = parser.parse_args(arguments)
-    suites, ignored, _ = read_settings()
-    if unknown := [path for path in options.paths if not any(_within(m, [path]) for s in suites for m in s.modules)]:
-        sys.exit(f"{unknown[0]} is none of the modules of {SETTINGS.relative_to(ROOT)}")
-    os.environ.update(ENVIRONMENT)
-    os.chdir(ROOT)
-    for name in PRELOADED:
-        import_module(name)
-    _profile()
-    rows: list[tuple[str, str, int, list[Mutant]]] = []
-    for entry in _outdated(ignored):
-        print(f"mutants.toml lists as equivalent what the code no longer holds: {entry}", file=sys.stderr)
-    for suite in suites:
-        chosen = [m for m in suite.modules if not options.paths or _within(m, options.paths)]
-        if chosen:
-            mutants = _draw(suite.name, chosen, ignored, options.sample, options.room, options.seed)
-            rows += _run_suite(suite, mutants, options.jobs)
-    _report(rows)
-    return 0
+    def apply(self) -> None:
+        if self.index is None:
+            setattr(self.parent, self.field, self.new)
+        else:
+            getattr(self.parent, self.field)[self.index] = self.new
 
 
-def read_settings() -> tuple[list[Suite], set[tuple[str, str, str]], list[str]]:
-    """Return the suites, the equivalent mutants as (module, function, change), and the paths that are left out."""
-    table = tomllib.loads(SETTINGS.read_text())
-    left_out = [path for entry in table["left_out"] for path in entry["modules"]]
-    suites = [
-        Suite(
-            name,
-            tuple(
-                room_modules(name, [*left_out, *(other for other in table["suites"] if other.startswith(f"{name}/"))])
-            ),
-            tuple(suite.get("tests", [f"tests/{name}"])),
-            tuple(suite.get("deselect", ())),
-            tuple(suite.get("signatures", ())),
-        )
-        for name, suite in table["suites"].items()
+def list_mutants(path: Path) -> list[Mutant]:
+    """Return every change of a file, in the order of its source."""
+    changes = _changes(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+    return [
+        Mutant(path, number, getattr(change.old, "lineno", 0), f"{_unparse(change.old)} -> {_unparse(change.new)}")
+        for number, change in enumerate(changes)
     ]
-    equivalent = table.get("equivalent", ())
-    ignored = {(entry["module"], entry["function"], change) for entry in equivalent for change in entry["changes"]}
-    return suites, ignored, left_out
 
 
-def room_modules(folder: str, left_out: Iterable[str]) -> list[str]:
-    """Return the modules below a folder that hold code, without those that are left out."""
-    modules = [str(file.relative_to(ROOT)) for file in sorted((ROOT / folder).rglob("*.py")) if file.stat().st_size]
-    return [module for module in modules if not _within(module, left_out)]
+def mutate(mutant: Mutant) -> str:
+    """Return the file's source with the change made."""
+    tree = ast.parse((ROOT / mutant.path).read_text(encoding="utf-8"))
+    next(change for number, change in enumerate(_changes(tree)) if number == mutant.number).apply()
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
-def _outdated(ignored: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    for module, function, change in sorted(ignored):
-        file = ROOT / module
-        mutants = mutants_of(file.read_text()) if file.exists() else []
-        if not any(mutant.function == function and mutant.change == change for mutant in mutants):
-            yield f"{module} {function}: {change}"
+def _changes(node: ast.AST) -> Iterator[_Change]:
+    for field, value in ast.iter_fields(node):
+        for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            docstring = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
+            skipped = docstring or field in SKIPPED_FIELDS or isinstance(child, SKIPPED_NODES)
+            if isinstance(child, ast.AST) and not skipped:
+                yield from (_Change(node, field, index, child, new) for new in _replacements(child, field))
+                yield from _changes(child)
 
 
-def _within(module: str, paths: Iterable[str]) -> bool:
-    return any(module == path.removeprefix("./") or module.startswith(path.rstrip("/") + "/") for path in paths)
+def _replacements(node: ast.AST, field: str) -> Iterator[ast.AST]:
+    match node:
+        case ast.Compare(ops=[op]):
+            yield _copy_with(node, ops=[COMPARISONS[type(op)]()])
+        case ast.BoolOp():
+            yield _copy_with(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
+        case ast.BinOp() | ast.AugAssign() if type(node.op) in ARITHMETIC:
+            yield _copy_with(node, op=ARITHMETIC[type(node.op)]())
+        case ast.UnaryOp():
+            yield deepcopy(node.operand)
+        case ast.Constant(value=int() | float() | str()):
+            yield ast.Constant(_other_value(node.value))
+        case ast.Return() if node.value is not None:
+            yield ast.Return(ast.Constant(None))
+        case ast.Expr(value=ast.Call()):
+            yield ast.Pass()
+        case ast.Name() | ast.Call() | ast.Attribute() if field in ("test", "ifs"):
+            yield ast.UnaryOp(ast.Not(), node)
 
 
-def _profile() -> None:
-    """Equal examples in every child, and no time spent on making a failing one smaller."""
-    from hypothesis import HealthCheck, Phase, settings
-
-    settings.register_profile(
-        "mutants", deadline=None, derandomize=True, database=None, phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
-    )  # fmt: skip
+def _other_value(value: bool | int | float | str) -> bool | int | float | str:
+    if isinstance(value, bool):
+        return not value
+    return f"{value}XX" if isinstance(value, str) else value + 1
 
 
-def _run_suite(
-    suite: Suite, chosen: Mapping[str, Sequence[Mutant]], jobs: int
-) -> Iterator[tuple[str, str, int, list[Mutant]]]:
-    """Yield suite, module, number of mutants, and those that no test noticed."""
+def _copy_with(node: ast.AST, **fields: object) -> ast.AST:
+    copied = deepcopy(node)
+    for name, value in fields.items():
+        setattr(copied, name, value)
+    return ast.copy_location(copied, node)
+
+
+def _unparse(node: ast.AST) -> str:
+    return " ".join(ast.unparse(ast.fix_missing_locations(deepcopy(node))).split())[:100]
+
+
+@contextmanager
+def copy_tree() -> Iterator[Path]:
+    """Yield a copy of the files that git lists."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        survived, called = _session(suite, chosen, jobs, Path(folder))
-        for module, mutants in chosen.items():
-            outcomes = survived[module]
-            remaining = [mutant for mutant in mutants if mutant.number not in outcomes]
-            outcomes |= {
-                mutant.number: status == 0 for mutant, status in _run_imported(module, remaining, called, jobs, folder)
-            }
-            survivors = [mutant for mutant in mutants if outcomes[mutant.number]]
-            print(f"{module}: {len(mutants) - len(survivors)} of {len(mutants)} killed", file=sys.stderr, flush=True)
-            for mutant in survivors:
-                print(_describe(module, mutant), file=sys.stderr, flush=True)
-            yield suite.name, module, len(mutants), survivors
+        for name in (name for name in listed.splitlines() if (ROOT / name).is_file()):
+            Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, Path(folder, name))
+        yield Path(folder)
 
 
-def _draw(
-    name: str, modules: Sequence[str], ignored: set[tuple[str, str, str]], sample: int, room: int, seed: int
-) -> dict[str, list[Mutant]]:
-    """Return each module's mutants: at most ``sample`` of a module, at most ``room`` of them all."""
-    chosen = {module: _select(module, ignored, sample, seed) for module in modules}
-    sampled = [(module, mutant) for module, mutants in chosen.items() for mutant in mutants]
-    if 0 < room < len(sampled):
-        indices = set(Random(f"{seed}/{name}").sample(range(len(sampled)), room))
-        sampled = [pair for index, pair in enumerate(sampled) if index in indices]
-    return {
-        module: mutants for module in modules if (mutants := [mutant for name, mutant in sampled if name == module])
-    }
+def run_tests(tree: Path, tests: str, *options: str) -> bool:
+    """Run fast tests of a copy; return whether all pass."""
+    command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", "--testmon", *options]
+    command += ["-m", "not slow and not long", tests]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    try:
+        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return False
+    # 5: no test can see the change
+    return done.returncode in (0, 5)
 
 
-def _select(module: str, ignored: set[tuple[str, str, str]], sample: int, seed: int) -> list[Mutant]:
-    mutants = mutants_of((ROOT / module).read_text())
-    mutants = [mutant for mutant in mutants if (module, mutant.function, mutant.change) not in ignored]
-    if not 0 < sample < len(mutants):
-        return mutants
-    return sorted(Random(f"{seed}/{module}").sample(mutants, sample), key=lambda mutant: mutant.number)
+def survives(trees: SimpleQueue[Path], tests: str, mutant: Mutant) -> bool:
+    """Return whether the tests pass with the change made in one of the copies."""
+    tree = trees.get()
+    try:
+        (tree / mutant.path).write_text(mutate(mutant), encoding="utf-8")
+        return run_tests(tree, tests, "--testmon-nocollect")
+    finally:
+        shutil.copy(ROOT / mutant.path, tree / mutant.path)
+        trees.put(tree)
 
 
-def _session(suite: Suite, mutants: Mapping[str, Sequence[Mutant]], jobs: int, folder: Path) -> tuple[Survived, Called]:
-    """Run the mutants that change a function alone. Ends the program where unchanged code fails all its tests."""
-    plugin = MutantSession(folder / "survived.json", ROOT, mutants, jobs)
-    arguments = [*suite.tests, *(f"--deselect={test}" for test in suite.deselect)]
-    os.waitpid(fork(lambda: _pytest(arguments, folder, plugin)), 0)
-    for test in plugin.failed.read_text().split("\n") if plugin.failed.exists() else ():
-        if test:
-            print(f"{test} fails without any change; it is left out", file=sys.stderr)
-    if not plugin.path.exists():
-        sys.exit(f"the tests of {suite.name} fail without any change: pytest {' '.join(suite.tests)}")
-    stored = json.loads(plugin.path.read_text())
-    survived = {
-        module: {int(number): passed for number, passed in numbers.items()} for module, numbers in stored.items()
-    }
-    return survived, Called.read(plugin.recorder.path, suite.signatures)
+def run_room(folder: str, sample: int, seed: int) -> str:
+    """Change a sample of a room's code, print what no test noticed, and return the room's row of the table."""
+    paths = [path.relative_to(ROOT) for path in MODULES.values() if path.is_relative_to(ROOT / folder)]
+    mutants = [mutant for path in sorted(paths) for mutant in list_mutants(path)]
+    chosen = Random(f"{seed}/{folder}").sample(mutants, min(sample, len(mutants)))
+    tests = f"tests/{folder}"
+    with copy_tree() as first, tempfile.TemporaryDirectory(prefix="mutants-") as second:
+        if not run_tests(first, tests):
+            return f"| {folder} | its tests fail without any change | | |"
+        shutil.copytree(first, second, dirs_exist_ok=True)
+        trees = SimpleQueue[Path]()
+        trees.put(first)
+        trees.put(Path(second))
+        with ThreadPoolExecutor(2) as pool:
+            survivors = [
+                mutant
+                for mutant, survived in zip(
+                    chosen, pool.map(lambda mutant: survives(trees, tests, mutant), chosen), strict=True
+                )
+                if survived
+            ]
+    print(*survivors, sep="\n", file=sys.stderr, flush=True)
+    caught = len(chosen) - len(survivors)
+    return f"| {folder} | {len(chosen)} | {caught} | {100 * caught / max(1, len(chosen)):.0f} |"
 
 
-def _run_imported(
-    module: str, mutants: Sequence[Mutant], called: Called, jobs: int, folder: str
-) -> Iterator[tuple[Mutant, int]]:
-    """Run mutants that change a module as it is imported; each with its child's wait status."""
-    source = (ROOT / module).read_text()
-
-    def starts() -> Iterator[tuple[Mutant, int, Callable[[], int]]]:
-        for mutant in mutants:
-            code = compile_mutant(source, mutant.number, ROOT / module)
-            tests = called.covering(module, mutant.function)
-            target = Path(folder, f"{module.replace('/', '-')}-{mutant.number}")
-            yield mutant, cpu_limit(called, tests), partial(_run_with, module, code, tests, target)
-
-    yield from run_in_pool(starts(), jobs)
-
-
-def _run_with(module: str, code: CodeType, tests: Sequence[str], folder: Path) -> int:
-    name = import_name(module)
-    sys.meta_path.insert(0, Finder(name, Loader(name, str(ROOT / module), code)))
-    status = _pytest(tests, folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    return status
-
-
-def _pytest(arguments: Sequence[str], folder: Path, *plugins: object) -> int:
-    import pytest
-
-    folder.mkdir(exist_ok=True)
-    options = [
-        "-x",
-        "-q",
-        "-s",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not slow and not long",
-        "--hypothesis-profile=mutants",
-        f"--timeout={TIMEOUT_S * slowdown():.0f}",
-    ]
-    options += [word for plugin in PLUGINS for word in ("-p", plugin)]
-    return int(pytest.main([*options, f"--basetemp={folder}/tests", *arguments], plugins))
-
-
-def _report(rows: Sequence[tuple[str, str, int, list[Mutant]]]) -> None:
-    print("| module | mutants | killed | survived | percent |\n| --- | ---: | ---: | ---: | ---: |")
-    mutants, survived = Counter[str](), Counter[str]()
-    for suite, module, number, survivors in rows:
-        print(_row(module, number, len(survivors)))
-        mutants.update({suite: number, "all": number})
-        survived.update({suite: len(survivors), "all": len(survivors)})
-    for name, number in mutants.items():
-        print(_row(f"**{name}**", number, survived[name]))
-    for _, module, _, survivors in rows:
-        for mutant in survivors:
-            print(_describe(module, mutant))
-
-
-def _describe(module: str, mutant: Mutant) -> str:
-    return f"{module}:{mutant.line} {mutant.function}: {mutant.change}"
-
-
-def _row(name: str, number: int, survived: int) -> str:
-    return (
-        f"| {name} | {number} | {number - survived} | {survived} | {100 * (number - survived) / max(1, number):.0f} |"
-    )
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a row for each room."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("folders", nargs="*", help="rooms, as envs or orchestrator/storage; left out, all of the core")
+    parser.add_argument("--sample", type=int, default=20, help="mutants of a room")
+    parser.add_argument("--seed", type=int, default=0, help="draws the sample")
+    options = parser.parse_args(arguments)
+    rooms = {name.replace(".", "/") for name in map(room, MODULES) if name}
+    rooms = {name for name in rooms if (ROOT / "tests" / name).is_dir()}
+    print("| room | mutants | caught | percent |\n| --- | ---: | ---: | ---: |", flush=True)
+    for folder in options.folders or sorted(rooms):
+        print(run_room(folder.rstrip("/"), options.sample, options.seed), flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
