@@ -18,7 +18,6 @@ from actors.engine.budget import Ledger
 from actors.engine.in_flight import StartReport, choose_in_flight
 from actors.engine.loader import freeze_heap, load_engine
 from actors.engine.several_nodes import join_nodes
-from actors.engine.start_phases import read_phases
 from actors.engine.weights import loaded_weights
 from actors.node import own_packages
 from actors.node.process_output import WorkerAddress, output_files, read_excerpt
@@ -128,9 +127,7 @@ class Worker:
         if all(model.backend == "builtin" for model in self.models):
             return StartReport(lines)
         report(str(widest))
-        seconds = sum(backend.load_seconds for backend in self.backends.values())
-        phases = read_phases(output_files(), seconds) if seconds and len(self.backends) == 1 else None
-        return StartReport(lines, widest.episodes, loaded_weights(self.models), phases)
+        return StartReport(lines, widest.episodes, loaded_weights(self.models))
 
     def _load(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
         if model.is_over_nodes:

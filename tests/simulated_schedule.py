@@ -92,8 +92,6 @@ class Simulation:
         self.given_up: set[int] = set()
         self.abandoned: dict[str, str] = {}
         self._numbers = count()
-        self._compiled: set[tuple[str, str]] = set()
-        """Node and group that has started there before."""
 
     def run(self, pending: Mapping[str, Sequence[int]]) -> SimulatedSweep:
         """Play until nothing is pending; raises RuntimeError if work is pending but no worker plays it."""
@@ -147,9 +145,8 @@ class Simulation:
 
     def _start(self, start: Start) -> None:
         chance, work = Random(f"{self.faults.seed}/{start.slot}/{start.group}"), self.works[start.group]
-        slowdown, place = self.faults.slowdown * chance.random(), (start.place.node, start.group)
-        seconds = work.start * (1 + slowdown) + (0.0 if place in self._compiled else work.node_start)
-        self._compiled.add(place)
+        slowdown = self.faults.slowdown * chance.random()
+        seconds = work.start * (1 + slowdown)
         replica = Replica(start, replace(work, rate=work.rate * (1 - slowdown)), self.now)
         self.living[start.slot] = replica
         self.replicas.append(replica)

@@ -177,8 +177,6 @@ class Backend(ABC):
 
     scores_replies: bool = False
     """True if the engine implements ``option_log_probabilities``."""
-    load_seconds: float = 0.0
-    """Seconds that loading took, without waiting for other engines to load; 0 if the backend loads nothing."""
 
     @abstractmethod
     async def reply(self, request: Request) -> Reply:

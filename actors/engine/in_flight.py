@@ -6,7 +6,6 @@ With fewer episodes than requests, the engine idles; beyond 1.5 episodes per req
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from actors.engine.start_phases import StartPhases
 from sweeps.spec import ModelSpec
 
 MAX_NUM_SEQS = 256
@@ -42,8 +41,6 @@ class StartReport(NamedTuple):
     """Episodes that it plays at once; 0 for policies, which are as fast one by one."""
     weights: Mapping[str, str] = {}
     """Model -> identity of the loaded weights (``weights_identity``); models without weights are left out."""
-    phases: StartPhases | None = None
-    """The phases of its engine's start; None if the engine does not log them."""
 
 
 def expected_in_flight(model: ModelSpec) -> int:

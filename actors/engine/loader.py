@@ -7,7 +7,6 @@ import gc
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import monotonic
 
 from packaging.version import Version
 
@@ -48,10 +47,7 @@ def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report
 
     def in_turn() -> Backend:
         with loading_turn(model.name, report, must_load_alone(model) or not fits_twice(size)), name_root_cause():
-            began = monotonic()
-            backend = open_engine(model, data)
-            backend.load_seconds = monotonic() - began
-            return backend
+            return open_engine(model, data)
 
     return retry_hub(in_turn, model.name, report)
 

@@ -1,4 +1,4 @@
-"""Stages a sweep's data, and downloads models' weights, on a node by tasks of Ray that take no CPU.
+"""Stages a sweep's data on a node by tasks of Ray that take no CPU.
 
 A node is staged once; all workers that need its data wait for the same task.
 """
@@ -11,13 +11,11 @@ from threading import Thread
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.datasets.sources import parse_address
 from orchestrator.datasets.staging import stage
-from orchestrator.datasets.weights import prepare_weights
-from sweeps.spec import ModelSpec, Sweep
+from sweeps.spec import Sweep
 
 STAGING_TIMEOUT_S = 1800.0
 """Seconds without a message after which staging fails."""
@@ -31,20 +29,6 @@ Say = Callable[[str], None]
 def stage_task(data: str, scenarios: Sequence[str], cache: str) -> Iterator[tuple[str, Any]]:
     """Yield ("line", text) during staging and finally ("result", folder). Raises the errors of ``staging.stage``."""
     yield from _stream_messages(lambda say: str(stage(data, scenarios, cache, say)))
-
-
-@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def prepare_weights_task(models: Sequence[ModelSpec]) -> Iterator[tuple[str, Any]]:
-    """Yield ("line", text) while weights are downloaded to this node and read into its memory, finally ("result", None)."""
-    yield from _stream_messages(lambda say: prepare_weights(models, say))
-
-
-async def prepare_on_node(node: str, models: Sequence[ModelSpec], say: Say) -> None:
-    """Download and read weights on a node (Ray id). A failure is only a line; the worker that needs the weights raises it."""
-    try:
-        await _result(_start_on(prepare_weights_task, node, list(models)), say)
-    except RayError as problem:
-        say(f"nothing: {str(problem).strip().splitlines()[-1]}")
 
 
 class NodeStaging:

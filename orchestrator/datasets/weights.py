@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from actors.engine.loader import weight_files
 from actors.node.hub_retry import PAUSES_S, retry_hub
-from actors.node.read_ahead import read_ahead
 from orchestrator.datasets.remote_files import FetchError, short_message
-from sweeps.package_models import BUILTIN, find_package_model, resolve_source
+from sweeps.package_models import BUILTIN, find_package_model
 from sweeps.spec import ModelSpec
 
 READ = ("*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py", "*.safetensors", "*.bin")
@@ -45,22 +43,6 @@ def fetch_all(models: Sequence[ModelSpec], say: Say, pauses: Sequence[float] = P
             failed.append(model.name)
             say(str(problem))
     return failed
-
-
-def prepare_weights(models: Sequence[ModelSpec], say: Say) -> None:
-    """Download missing weights of models to this machine, then read all of them into its free memory.
-
-    A failure is only a line for ``say``: the worker that needs the weights tries again, and raises it.
-    """
-    fetch_all(models, say, pauses=())
-    for model in models:
-        try:
-            size = read_ahead(weight_files(resolve_source(model)))
-        except OSError as problem:
-            say(f"{model.name}: its weights cannot be read: {problem.strerror or problem}")
-            continue
-        if size:
-            say(f"{model.name}: {_size(size)} are read into memory")
 
 
 def fetch_weights(model: ModelSpec, say: Say, pauses: Sequence[float] = PAUSES_S) -> None:

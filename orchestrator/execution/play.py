@@ -17,7 +17,6 @@ from orchestrator.execution.driver import Driver
 from orchestrator.execution.live_control import LiveControl
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.score import count_stored
-from orchestrator.execution.weights_ahead import WeightsAhead
 from orchestrator.monitoring.progress import Progress
 from orchestrator.monitoring.replica_clock import ReplicaClock
 from orchestrator.planning.build_plan import planned_rows
@@ -62,13 +61,12 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     driver = Driver(sweep, state.plan, startable, sink, state.log, queue, lambda: _take_cancelled(state, sink.breaker))
     control = LiveControl(driver, state.plan, state.output, state.standing)
     state.signals.stop_with(driver.stop)
-    clock, ahead = ReplicaClock(state.output, state.log.name), WeightsAhead(driver.pool)
+    clock = ReplicaClock(state.output, state.log.name)
     with progress, ray_cluster.watch_servers(driver.lose_cluster):
-        await driver.run(lambda: _on_tick(state, driver, progress, control, clock, ahead))
-        ahead.close()
+        await driver.run(lambda: _on_tick(state, driver, progress, control, clock))
         clock.write()
         progress.record(held_metrics(state.output))
-    write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols, driver.pool.start_phases)
+    write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
     state.reasons = {**state.reasons, **driver.reasons, **sink.breaker.stop_reasons_by_name}
     state.interrupted, state.cluster_lost = driver.stopping.is_set(), driver.cluster_lost
 
@@ -82,16 +80,10 @@ def _take_cancelled(state: AttemptState, breaker: CircuitBreaker) -> Iterator[tu
 
 
 def _on_tick(
-    state: AttemptState,
-    driver: Driver,
-    progress: Progress,
-    control: LiveControl,
-    clock: ReplicaClock,
-    ahead: WeightsAhead,
+    state: AttemptState, driver: Driver, progress: Progress, control: LiveControl, clock: ReplicaClock
 ) -> None:
-    """Carry out commands, prepare weights, show progress and flush the stores, about twice a second."""
+    """Carry out commands, show progress and flush the stores, about twice a second."""
     control.poll()
-    ahead.prepare(driver.schedule)
     clock.look(driver.schedule.slots, driver.now())
     progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons, driver.troubles.by_group)
     state.store.flush_old()

@@ -12,7 +12,6 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from actors.engine.backend import ModelStopped
 from actors.engine.in_flight import StartReport
-from actors.engine.start_phases import StartPhases
 from actors.node.process_output import WorkerAddress
 from actors.trial.certify import InputReport
 from actors.worker import Worker
@@ -153,8 +152,6 @@ class WorkerPool:
         self.sweep = sweep
         """The sweep with the settings that commands have changed."""
         self.handles: dict[int, WorkerHandle] = {}
-        self.start_phases: dict[str, list[StartPhases]] = {}
-        """Group -> the phases of its workers' starts."""
         self.turn_judges = TurnJudges(sweep.serving_judge)
         self.spending = Spending(sweep, folder)
         self.weights = LoadedWeights(folder)
@@ -195,9 +192,7 @@ class WorkerPool:
         return self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None
 
     def record_start(self, slot: int, report: StartReport) -> None:
-        """Record the phases of a start and the loaded weights; raises ModelStopped if the run has used other weights."""
-        if report.phases:
-            self.start_phases.setdefault(self.handles[slot].group, []).append(report.phases)
+        """Record the loaded weights; raises ModelStopped if the run has used other weights."""
         for model in self.handles[slot].models:
             if reason := self.weights.add(model, report.weights.get(model.name, "")):
                 raise ModelStopped(reason)

@@ -26,10 +26,6 @@ class Load:
     """Pairs of the seconds until starting replicas are ready, and their number."""
     slack: float = 0.0
     """Seconds that one replica is assumed to waste after the group's work; no more count than are left until the end."""
-    node_start: float = 0.0
-    """Seconds that the first further replica on a node takes longer to start."""
-    per_node: int = 1
-    """The largest number of replicas that may be added on one node."""
 
     def missing(self, end: float) -> float:
         """Return the replica-seconds that its present replicas leave undone at ``end``."""
@@ -50,7 +46,6 @@ class Load:
             return math.inf
         unused = self._capacity(end) + lacking * max(0.0, end - self.start) - self.work
         starts = lacking * self.start + sum(count * min(ready, end) for ready, count in self.starting)
-        starts += math.ceil(lacking / self.per_node) * self.node_start
         return self.gpus * (self.work + starts + min(self.slack, max(0.0, unused)))
 
     def _capacity(self, end: float) -> float:

@@ -47,36 +47,30 @@ def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand], dict[st
 def true_works(
     queues: Mapping[str, Sequence[int]], demands: Mapping[str, Demand], rates: Mapping[str, Rate], faults: FaultModel
 ) -> dict[str, Work]:
-    """Return the work of each model with the phases of its starts."""
-    return {
-        name: true_work(len(queue), demands[name], faults, name).with_phases(rates[name].phases)
-        for name, queue in queues.items()
-    }
+    """Return the work of each model."""
+    return {name: true_work(len(queue), demands[name], faults, name) for name, queue in queues.items()}
 
 
 def malleable_lpt(works: Mapping[str, Work], gpus: int, bound: float) -> float:
     """Return the shortest makespan of a longest-first list schedule in which each model has as many replicas as an end needs.
 
-    A model's first replica on a node compiles; no start waits for another, and no disk is shared.
+    No start waits for another, and no disk is shared.
     """
     return min(_list_schedule(works, gpus, bound * (1 + 0.5 * step / (TARGETS - 1))) for step in range(TARGETS))
 
 
 def _list_schedule(works: Mapping[str, Work], gpus: int, end: float) -> float:
-    jobs = list[tuple[int, float, str]]()
-    for name, work in works.items():
+    jobs = list[tuple[int, float]]()
+    for work in works.values():
         seconds = work.episodes / work.rate
         replicas = Load(work.gpus, seconds, work.start, MAX_REPLICAS).lacking(end)
         if replicas > MAX_REPLICAS:
             return float("inf")
-        jobs += [(int(work.gpus), work.start + seconds / replicas, name)] * int(replicas)
+        jobs += [(int(work.gpus), work.start + seconds / replicas)] * int(replicas)
     nodes = [[0.0] * node.gpus for node in build_nodes(gpus)]
-    compiled = {id(node): set[str]() for node in nodes}
-    for width, seconds, name in sorted(jobs, reverse=True):
+    for width, seconds in sorted(jobs, reverse=True):
         node = min((node for node in nodes if len(node) >= width), key=lambda free: free[width - 1])
-        first = 0.0 if name in compiled[id(node)] else works[name].node_start
-        compiled[id(node)].add(name)
-        node[:width] = [node[width - 1] + first + seconds] * width
+        node[:width] = [node[width - 1] + seconds] * width
         node.sort()
     return max(node[-1] for node in nodes)
 

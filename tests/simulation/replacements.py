@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -24,13 +24,11 @@ from orchestrator.execution import (
     gpu_placement,
     play,
     ray_cluster,
-    weights_ahead,
     worker_pool,
 )
 from orchestrator.object_store import writer_lock
 from orchestrator.planning.pictures import ShownPictures
 from orchestrator.storage import control_log, episode_store, lock, software, status
-from sweeps.spec import ModelSpec
 from tests.simulation import simulated_tables
 from tests.simulation.observed import ObservedDriver, ObservedStore
 from tests.simulation.schedule import uses_parquet
@@ -47,8 +45,6 @@ MOST_SMALL = 3
 """Small parts before a merge: a simulated run is short, and faults must meet merges, too."""
 DATED = tuple(module.__name__ for module in (control_log, lock, writer_lock))
 """Modules that write the time of day."""
-PREPARATION_S = 3.0
-"""Virtual seconds in which weights are prepared."""
 NO_PROCESS = 9_999_999
 """A number that no process has."""
 REAL_WORKER = actors.worker.Worker.__ray_metadata__.modified_class.__bases__[0]
@@ -74,7 +70,6 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(cluster_view, "draining_nodes", frozenset)
     replace(cluster_view, "available_resources_per_node", lambda: run.ray.available_resources())
     replace(ray_cluster, "request_resources", lambda bundles: None)
-    replace(weights_ahead, "prepare_on_node", prepare_nothing)
     replace(play, "Driver", lambda *a: ObservedDriver(run, *a))
     replace(attempt_module, "EpisodeStore", lambda folder: ObservedStore(run, folder))
     replace(
@@ -107,11 +102,6 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
         asyncio.set_event_loop_policy(policy)
         os.environ.pop("RAY_ADDRESS") if before is None else os.environ.update(RAY_ADDRESS=before)
         patches.close()
-
-
-async def prepare_nothing(node: str, models: Sequence[ModelSpec], say: Callable[[str], None]) -> None:
-    """Take as long as a small download, and change nothing."""
-    await asyncio.sleep(PREPARATION_S)
 
 
 def replace_clock(module: types.ModuleType, clock: VirtualClock, replace: Callable[[Any, str, Any], None]) -> None:

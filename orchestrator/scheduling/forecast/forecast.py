@@ -11,12 +11,11 @@ from pathlib import Path
 from orchestrator.judging.judge_queue import check_wording, find_unjudged
 from orchestrator.planning.build_plan import build_plan, stored_episodes
 from orchestrator.planning.plan import JUDGE, Plan, judge_group, worker_group
-from orchestrator.precision.stop_forecast import forecast_stops
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.lower_bound import Bound, Work, cap_replicas, lower_bound
 from orchestrator.scheduling.forecast.throughput import ObservedRate, Rate
-from orchestrator.scheduling.forecast.workload import PendingWork, count_work, published_samples, sibling_runs
+from orchestrator.scheduling.forecast.workload import PendingWork, count_work, sibling_runs
 from orchestrator.scheduling.nodes import Nodes, build_nodes
 from orchestrator.scheduling.resources import demands, shares
 from sweeps.load import SweepError
@@ -129,11 +128,11 @@ def forecast(
         for name in rates
         if groups[name].gpus > _reachable(groups[name], nodes, pools)
     }
-    works = {
-        name: cap_replicas(_work(groups[name], rate), counts[name], groups[name], nodes.nodes, pools)
-        for name, rate in rates.items()
-        if name not in left_out
-    }
+    works = {}
+    for name in rates.keys() - left_out.keys():
+        demand, rate = groups[name], rates[name]
+        work = Work(0, demand.gpus, rate.episodes, rate.start, demand.concurrency)
+        works[name] = cap_replicas(work, counts[name], demand, nodes.nodes, pools)
     serving = judge_group(sweep.serving_judge) if sweep.serving_judge and sweep.serving_judge.model.gpus else ""
     return Forecast(gpus, gpu_type, pending, rates, works, left_out, others, serving)
 
@@ -141,11 +140,6 @@ def forecast(
 def _reachable(demand: Demand, nodes: Nodes, pools: Mapping[str, float]) -> float:
     """Return the GPUs that one replica can get at most."""
     return min(nodes.reach(demand.gpus, demand.stages, demand.accelerator), pools.get(demand.pool, demand.gpus))
-
-
-def _work(demand: Demand, rate: Rate) -> Work:
-    work = Work(0, demand.gpus, rate.episodes, rate.phases.cached or rate.start, demand.concurrency)
-    return work.with_phases(rate.phases)
 
 
 def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending: PendingWork) -> dict[str, Rate]:
@@ -182,24 +176,6 @@ def count_pending_work(sweep: Sweep, plan: Plan) -> PendingWork:
     return count_work(((plan.cells[index], number) for index, number in missing.items()), unread)
 
 
-def _precision_lines(sweep: Sweep, plan: Plan | None, gpus: int, gpu_type: str) -> list[str]:
-    """Return lines that say how much of the sweep ``[precision]`` plays, if all accuracies are 25% and if they are 50%."""
-    if sweep.precision is None:
-        return []
-    cells = plan.cells if plan else sweep.cells()
-    full_counts = [len(plan.cell_samples(cell)) if plan else published_samples(sweep, cell) for cell in cells]
-    lines = []
-    for share in (0.25, 0.5):
-        counts = (full_counts, forecast_stops(sweep.precision, cells, full_counts, share))
-        works = [count_work(zip(cells, numbers, strict=True)) for numbers in counts]
-        full, part = (forecast(sweep, gpus, gpu_type, sibling_runs(sweep), work) for work in works)
-        lines.append(
-            f"precision {sweep.precision.description}, where accuracies are {share:.0%}: {part.episodes:,} of"
-            f" {full.episodes:,} episodes, {part.gpu_hours:.1f} of {full.gpu_hours:.1f} GPU-hours in use"
-        )
-    return lines
-
-
 def forecast_lines(sweep: Sweep, gpus: int, gpu_type: str) -> list[str]:
     """Return the forecast's lines; without the data folder, all work on the published benchmark counts. Raises BadData."""
     has_data = "://" in sweep.data or Path(sweep.data).is_dir()
@@ -208,4 +184,4 @@ def forecast_lines(sweep: Sweep, gpus: int, gpu_type: str) -> list[str]:
     outlook = forecast(sweep, gpus, gpu_type, sibling_runs(sweep), pending)
     absent = "the data folder does not exist: all episodes of the published benchmark are counted"
     notes = [f"left out: {reason}" for reason in plan.left_out] if plan else [absent]
-    return [*outlook.lines(), *_precision_lines(sweep, plan, gpus, gpu_type), *notes]
+    return [*outlook.lines(), *notes]

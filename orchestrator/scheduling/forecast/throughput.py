@@ -1,21 +1,15 @@
 """The throughput of one replica: from the table rates.toml, corrected by measurements of real runs."""
 
-from __future__ import annotations
-
-import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from statistics import median
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel
 
-from actors.engine.start_phases import StartPhases
 from envs.types import Mode
 from orchestrator.planning.plan import JUDGE
 from orchestrator.scheduling.scheduler import Scheduler
@@ -29,14 +23,14 @@ PRIOR_WEIGHT_S = 600.0
 """The table weighs as much as so many observed replica-seconds of work."""
 MAX_PICTURES_PER_S = 17.0
 """Limit for a model that is not in the table: an engine prepares pictures in one thread, which is no faster (rates.toml)."""
-COMPILE_S = 45.0
-"""Reckoned seconds for which a model's first start on a node compiles."""
-READ_S_PER_BILLION = 3.0
-"""Reckoned seconds in which one engine reads a billion parameters in bfloat16: 0.7 GB/s."""
 OBSERVED_FILE = "rates.json"
 """The file in a run folder with the rates that its runs have observed."""
-
-NO_PHASES = StartPhases()
+MAX_STARTS = 32
+"""Starts of a model that the file keeps."""
+EPISODES, ANSWERS, VERDICTS = "models", "answers", "verdicts"
+"""Kinds of work: multiple-choice episodes, open-ended answers, and a judge's verdicts."""
+WORK_KINDS: Mapping[Protocol | None, str] = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS}
+"""Protocol -> the kind of work whose rate it measures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +40,11 @@ class Rate:
     episodes: float
     """Episodes, answers or verdicts per second."""
     start: float
-    """Seconds from the start command until the replica is ready."""
+    """Seconds from the start command until the replica is ready, with weights and compiled kernels on its node."""
     source: str
     """``reckoned`` (from rates.toml), ``guessed`` (from the model's size alone) or ``measured``."""
     front_end: bool = False
     """True if the front end that prepares requests limits the rate, not the GPU."""
-    phases: StartPhases = NO_PHASES
-    """The phases of a start; only a model's first start on a node downloads and compiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +57,19 @@ class ObservedRate:
     """Replica-seconds in which they were played."""
     starts: tuple[float, ...] = ()
     """Seconds of each start."""
-    front_end: float = 0.0
-    """Requests/s that its front end sustained in the latest trial; 0 if there was no trial."""
-    phases: tuple[StartPhases, ...] = ()
-    """The phases of each start of vLLM."""
 
-    def __add__(self, later: ObservedRate) -> ObservedRate:
-        front_end = later.front_end or self.front_end
-        return ObservedRate(
-            self.episodes + later.episodes,
-            self.busy + later.busy,
-            self.starts + later.starts,
-            front_end,
-            self.phases + later.phases,
-        )
+    def __add__(self, later: Self) -> "ObservedRate":
+        starts = (self.starts + later.starts)[-MAX_STARTS:]
+        return ObservedRate(self.episodes + later.episodes, self.busy + later.busy, starts)
+
+
+class _ObservedFile(BaseModel):
+    """The content of ``rates.json``."""
+
+    gpu: str
+    models: dict[str, ObservedRate] = {}
+    answers: dict[str, ObservedRate] = {}
+    verdicts: dict[str, ObservedRate] = {}
 
 
 @cache
@@ -90,6 +81,14 @@ def gpu_types() -> list[str]:
     return list(_table()["speed"])
 
 
+def gpu_speed(gpu_type: str) -> float:
+    """Return the speed of one GPU relative to an H200; raises SweepError for an unknown type."""
+    speed = _table()["speed"].get(gpu_type.lower())
+    if speed is None:
+        raise SweepError(f"no rates are known for GPU type {gpu_type!r}; type one of {', '.join(gpu_types())}")
+    return float(speed)
+
+
 def episode_rate(
     model: ModelSpec, gpu_type: str, observed: ObservedRate = ObservedRate(), pictures: float | None = None
 ) -> Rate:
@@ -97,9 +96,9 @@ def episode_rate(
 
     Raises SweepError for a kind of GPU that is not in the table.
     """
-    picture_rate = _cap_by_front_end(_picture_rate(model, gpu_type), model, observed)
+    rate = _cap_by_front_end(_picture_rate(model, gpu_type), model)
     pictures = pictures or mean_pictures(CONDITIONS[ZERO_SHOT])
-    return _correct(replace(picture_rate, episodes=picture_rate.episodes / pictures), observed)
+    return _correct(replace(rate, episodes=rate.episodes / pictures), observed)
 
 
 def mean_pictures(condition: Condition) -> float:
@@ -119,20 +118,18 @@ def answer_rate(model: ModelSpec, gpu_type: str, observed: ObservedRate = Observ
     """Return open-ended answers per second of one replica; an answer has one picture and some sentences."""
     picture = _picture_rate(model, gpu_type)
     seconds = 1 / picture.episodes + _table()["answers"]["tokens"] / _decoding(model, gpu_type)
-    rate = _cap_by_front_end(replace(picture, episodes=1 / seconds), model, observed)
-    return _correct(rate, observed)
+    return _correct(_cap_by_front_end(replace(picture, episodes=1 / seconds), model), observed)
 
 
 def verdict_rate(judge: Judge, gpu_type: str, observed: ObservedRate = ObservedRate()) -> Rate:
     """Return verdicts per second of one replica of a judge; only the tokens that it writes count."""
     verdicts = _decoding(judge.model, gpu_type) / _table()["verdicts"]["tokens"]
-    return _correct(_with_phases(Rate(verdicts, _start_seconds(judge.model), "reckoned"), judge.model), observed)
+    return _correct(Rate(verdicts, _start_seconds(judge.model), "reckoned"), observed)
 
 
 def length_assumptions() -> str:
     """Return the lengths that the rates of answers and verdicts assume, in words."""
-    table = _table()
-    answer, verdict = table["answers"]["tokens"], table["verdicts"]["tokens"]
+    answer, verdict = (_table()[kind]["tokens"] for kind in ("answers", "verdicts"))
     return f"assumed length where no run measured it: {answer} tokens per open-ended answer, {verdict:,} per verdict"
 
 
@@ -144,18 +141,9 @@ def combine_rates(parts: Sequence[tuple[int, Rate]]) -> Rate:
     return replace(main, episodes=count / seconds, front_end=any(rate.front_end for _, rate in parts))
 
 
-def gpu_speed(gpu_type: str) -> float:
-    """Return the speed of one GPU relative to an H200; raises SweepError for an unknown type."""
-    speed = _table()["speed"].get(gpu_type.lower())
-    if speed is None:
-        raise SweepError(f"no rates are known for GPU type {gpu_type!r}; type one of {', '.join(gpu_types())}")
-    return float(speed)
-
-
 def _decoding(model: ModelSpec, gpu_type: str) -> float:
     """Return the tokens/s that one replica writes when its batch is full."""
-    tokens = float(_table()["decoding"]["tokens"]) * gpu_speed(gpu_type) * (model.gpus or 1)
-    return tokens / billions(model)
+    return float(_table()["decoding"]["tokens"]) * gpu_speed(gpu_type) * (model.gpus or 1) / _billions(model)
 
 
 def _correct(rate: Rate, observed: ObservedRate) -> Rate:
@@ -163,20 +151,7 @@ def _correct(rate: Rate, observed: ObservedRate) -> Rate:
         return rate
     episodes = (rate.episodes * PRIOR_WEIGHT_S + observed.episodes) / (PRIOR_WEIGHT_S + observed.busy)
     start = (rate.start + sum(observed.starts)) / (1 + len(observed.starts))
-    phases = combine_phases(observed.phases) if observed.phases else rate.phases
-    return Rate(episodes, start, "measured", rate.front_end, phases)
-
-
-def combine_phases(starts: Sequence[StartPhases]) -> StartPhases:
-    """Return the phases of a typical start.
-
-    The fastest compile phase is that of a start with a compile cache, so it counts as warm; ``compile`` is what the slowest
-    takes beyond it. If there is only one start, it had no cache.
-    """
-    compiles = [start.compile for start in starts]
-    least = min(compiles) if len(starts) > 1 else 0.0
-    read, warm = (median(getattr(start, name) for start in starts) for name in ("read", "warm"))
-    return StartPhases(max(start.download for start in starts), read, max(compiles) - least, warm + least)
+    return Rate(episodes, start, "measured", rate.front_end)
 
 
 def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
@@ -184,61 +159,40 @@ def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
     speed, row = gpu_speed(gpu_type), _table()["models"].get(model.name)
     if row:
         # up to 3B parameters the thread that prepares pictures is the limit, so a part of a GPU is as fast as a whole one
-        share = model.gpus if 0 < model.gpus < 1 and billions(model) > 3 else 1.0
-        return _with_phases(Rate(row["pictures"] * speed * share, row["start"], "reckoned"), model)
-    pictures = min(MAX_PICTURES_PER_S, 150.0 * (model.gpus or 1) / billions(model))
-    return _with_phases(Rate(pictures * speed, _start_seconds(model), "guessed"), model)
+        share = model.gpus if 0 < model.gpus < 1 and _billions(model) > 3 else 1.0
+        return Rate(row["pictures"] * speed * share, row["start"], "reckoned")
+    pictures = min(MAX_PICTURES_PER_S, 150.0 * (model.gpus or 1) / _billions(model))
+    return Rate(pictures * speed, _start_seconds(model), "guessed")
 
 
-def _with_phases(rate: Rate, model: ModelSpec) -> Rate:
-    """Return the rate with reckoned phases; its ``start`` assumes that weights and compiled kernels are on the node."""
-    read = min(rate.start, READ_S_PER_BILLION * billions(model))
-    return replace(rate, phases=StartPhases(0.0, read, COMPILE_S, rate.start - read))
-
-
-def _cap_by_front_end(rate: Rate, model: ModelSpec, observed: ObservedRate) -> Rate:
-    """Return the rate, limited to the requests/s that the front end sustains in a trial, or else by the table."""
-    table_limit = _table()["front_end"].get(model.architecture, math.inf) if model.backend == "vllm" else math.inf
-    limit = observed.front_end or table_limit
+def _cap_by_front_end(rate: Rate, model: ModelSpec) -> Rate:
+    """Return the rate, limited to the requests/s that one front end sustains."""
+    limit = _table()["front_end"].get(model.architecture, math.inf) if model.backend == "vllm" else math.inf
     return replace(rate, episodes=limit, front_end=True) if rate.episodes > limit else rate
 
 
 def _start_seconds(model: ModelSpec) -> float:
-    return 60.0 + READ_S_PER_BILLION * billions(model)
+    return 60.0 + 3.0 * _billions(model)
 
 
-def billions(model: ModelSpec) -> float:
+def _billions(model: ModelSpec) -> float:
     """Return a model's parameters in billions; 7 if its entry does not state them."""
     return model.parameters or 7.0
 
 
 # -- measurements of real runs ----------------------------------------------------------------------------------------------
-EPISODES, ANSWERS, VERDICTS = "models", "answers", "verdicts"
-"""Kinds of work: multiple-choice episodes, open-ended answers, and a judge's verdicts."""
-WORK_KINDS: Mapping[Protocol | None, str] = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS}
-"""Protocol -> the kind of work whose rate it measures."""
-
-
-def write_observed(
-    folder: Path,
-    schedule: Scheduler,
-    gpu_type: str,
-    protocols: Sequence[Protocol],
-    phases: Mapping[str, Sequence[StartPhases]] = MappingProxyType({}),
-) -> None:
-    """Add the rates that a run on GPUs has measured, and the phases of each group's starts, to the folder's file.
+def write_observed(folder: Path, schedule: Scheduler, gpu_type: str, protocols: Sequence[Protocol]) -> None:
+    """Add the rates that a run on GPUs has measured to the folder's file.
 
     Models give no rate if the sweep plays several protocols, or one in which episodes wait for a judge.
     """
-    protocol = protocols[0] if len(protocols) == 1 else None
-    played_kind = WORK_KINDS.get(protocol, "")
+    played_kind = WORK_KINDS.get(protocols[0] if len(protocols) == 1 else None, "")
     measured: dict[str, dict[str, ObservedRate]] = {}
-    for name, replicas in schedule.groups.items():
+    for name, group in schedule.groups.items():
         kind = VERDICTS if name.startswith(JUDGE) else played_kind
-        if replicas.busy_s > 0 and replicas.played and kind:
-            measured.setdefault(kind, {})[name.removeprefix(JUDGE)] = ObservedRate(
-                replicas.played, replicas.busy_s, tuple(replicas.start_times), phases=tuple(phases.get(name, ()))
-            )
+        if group.busy_s > 0 and group.played and kind:
+            observed = ObservedRate(group.played, group.busy_s, tuple(group.start_times))
+            measured.setdefault(kind, {})[name.removeprefix(JUDGE)] = observed
     add_observed(folder, gpu_type, measured)
 
 
@@ -247,24 +201,13 @@ def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, O
     gpu = gpu_type.partition("-")[0].lower()
     if not gpu:
         return
-    content: dict[str, dict[str, Any]] = {}
+    content: dict[str, Any] = {"gpu": gpu}
     for kind in (EPISODES, ANSWERS, VERDICTS):
-        totals = read_observed([folder], gpu, kind)
+        totals = content[kind] = read_observed([folder], gpu, kind)
         for name, observed in fresh.get(kind, {}).items():
             totals[name] = totals.get(name, ObservedRate()) + observed
-        content[kind] = {name: _to_json(observed) for name, observed in sorted(totals.items())}
-    checksums.write(folder / OBSERVED_FILE, json.dumps({"gpu": gpu, **content}, indent=2).encode())
-
-
-def _to_json(observed: ObservedRate) -> dict[str, Any]:
-    """Return the figures in the form of the file, with the last 32 starts only."""
-    starts = [round(seconds, 3) for seconds in observed.starts[-32:]]
-    row: dict[str, Any] = {"episodes": observed.episodes, "busy": round(observed.busy, 3), "starts": starts}
-    if observed.front_end:
-        row["front_end"] = round(observed.front_end, 3)
-    if observed.phases:
-        row["phases"] = [asdict(start) for start in observed.phases[-32:]]
-    return row
+    text = _ObservedFile(**content).model_dump_json(indent=2, exclude_defaults=True)
+    checksums.write(folder / OBSERVED_FILE, text.encode())
 
 
 def read_observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, ObservedRate]:
@@ -279,12 +222,3 @@ def read_observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) 
         for name, observed in measured.items():
             totals[name] = totals.get(name, ObservedRate()) + observed
     return totals
-
-
-class _ObservedFile(BaseModel):
-    """The content of ``rates.json``."""
-
-    gpu: str
-    models: dict[str, ObservedRate] = {}
-    answers: dict[str, ObservedRate] = {}
-    verdicts: dict[str, ObservedRate] = {}

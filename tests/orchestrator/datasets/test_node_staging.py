@@ -4,14 +4,10 @@ import asyncio
 import threading
 
 import pytest
-from ray.exceptions import RayError
 
 from orchestrator.datasets import node_staging
-from orchestrator.datasets.node_staging import NodeStaging, _stream_messages, prepare_on_node
+from orchestrator.datasets.node_staging import NodeStaging, _stream_messages
 from sweeps.load import build
-from sweeps.spec import ModelSpec
-
-MODELS = [ModelSpec(name="a", source="x/a"), ModelSpec(name="b", source="x/b")]
 
 
 def test_work_in_a_thread_streams_its_lines_and_then_its_result():
@@ -35,59 +31,6 @@ def test_an_error_of_the_work_is_raised_after_its_lines(problem):
     assert next(stream) == ("line", "first")
     with pytest.raises(type(problem)):
         next(stream)
-
-
-def stream_of(*messages):
-    """Return a stream as Ray gives it: of awaitables, and one that fails where a message is an error."""
-
-    async def message_of(message):
-        if isinstance(message, Exception):
-            raise message
-        return message
-
-    async def stream():
-        for message in messages:
-            yield message_of(message)
-
-    return stream()
-
-
-def start(monkeypatch, **streams):
-    monkeypatch.setattr(node_staging, "_start_on", lambda task, node, models: stream_of(*streams[node]))
-
-
-def test_preparing_passes_lines_on_and_a_lost_node_is_one_of_them(monkeypatch):
-    said: list[str] = []
-    start(
-        monkeypatch, good=[("line", "a"), ("result", None), ("line", "late")], bad=[("line", "b"), RayError("x\nlost")]
-    )
-    for node in ("good", "bad"):
-        asyncio.run(prepare_on_node(node, MODELS, said.append))
-    assert said == ["a", "b", "nothing: lost"]
-
-
-def test_preparing_that_is_cancelled_cancels_the_task_on_its_node(monkeypatch):
-    cancelled = []
-
-    async def hang():
-        await asyncio.sleep(60)
-
-    async def stream():
-        yield hang()
-
-    running = stream()
-    monkeypatch.setattr(node_staging, "_start_on", lambda *_: running)
-    monkeypatch.setattr(node_staging.ray, "cancel", lambda stream, force: cancelled.append((stream is running, force)))
-
-    async def main():
-        task = asyncio.create_task(prepare_on_node("n", MODELS, print))
-        await asyncio.sleep(0)
-        task.cancel()
-        await task
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(main())
-    assert cancelled == [(True, True)]
 
 
 class Counted(NodeStaging):

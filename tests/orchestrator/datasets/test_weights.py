@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.datasets import weights
 from orchestrator.datasets.remote_files import FetchError
-from orchestrator.datasets.weights import fetched_models, prepare_weights
+from orchestrator.datasets.weights import fetched_models
 from sweeps.spec import ModelSpec
 from tests.conftest import PYTHONPATH
 from tests.orchestrator.hubserver import COMMIT, Hub, serving
@@ -128,12 +128,7 @@ def test_models_without_a_repository_are_not_fetched(tmp_path):
     assert [model.name for model in fetched_models(models)] == ["a", "c"]
 
 
-def test_weights_are_read_ahead_and_a_full_disk_is_a_sentence(tmp_path, monkeypatch):
-    said: list[str] = []
-    (tmp_path / "model.safetensors").write_bytes(b"x" * 5_000)
-    prepare_weights([ModelSpec(name="here", source=str(tmp_path), backend="transformers")], said.append)
-
-    assert said == ["here: 5,000 bytes are read into memory"]
+def test_a_full_disk_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1))
     with pytest.raises(FetchError, match=r"2.00 GB are to fetch .* HF_HOME"):
         weights._check_space(ModelSpec(name="big", source="x/y"), tmp_path / "absent", 2_000_000_000)

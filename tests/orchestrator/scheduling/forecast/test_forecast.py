@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from actors.engine.baselines import Baseline
-from actors.engine.start_phases import StartPhases
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
@@ -46,18 +45,6 @@ def test_rates_of_real_runs_win_over_the_table_on_the_same_gpu(tmp_path):
     assert throughput.read_observed([tmp_path], "h200") == {}, "a damaged file adds nothing"
 
 
-def test_measured_phases_of_starts_replace_reckoned_ones(tmp_path):
-    cold, warm = StartPhases(30.0, 12.0, 50.0, 20.0), StartPhases(0.0, 10.0, 6.0, 24.0)
-    for phases in (cold, warm):
-        schedule = observed_schedule(MODEL)
-        throughput.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,), {MODEL: [phases]})
-    outlook = forecast(load(PAPER, []), 8, "h200", [tmp_path])
-
-    assert throughput.read_observed([tmp_path], "h200")[MODEL].phases == (cold, warm)
-    assert outlook.rates[MODEL].phases == StartPhases(30.0, 11.0, 44.0, 28.0)
-    assert throughput.combine_phases([cold]) == cold, "a single start had no cache"
-
-
 def test_a_run_records_only_the_kind_of_work_that_it_played(tmp_path):
     kinds = (throughput.EPISODES, throughput.ANSWERS, throughput.VERDICTS)
     recorded = []
@@ -91,19 +78,15 @@ def test_every_model_of_the_paper_has_a_rate_and_its_published_episodes():
         throughput.episode_rate(models[0], "abacus")
 
 
-def test_the_front_end_limits_the_rate_on_any_gpu(tmp_path):
-    """On a GPU twice as fast, the smallest InternVL3 waits for its front end; measured figures win over the table's."""
+def test_the_front_end_limits_the_rate_on_any_gpu():
+    """On a GPU twice as fast, the smallest InternVL3 waits for its front end."""
     sweep = load(PAPER, ['models=["internvl3-1b", "llava-1.5-7b"]', "conditions=['reference']", "only=[]"])
     pending = workload.published_work(sweep)
     slower, faster = (replica_rates(sweep, kind, [], pending)["internvl3-1b"] for kind in ("h200", "b200"))
-    assert (slower.front_end, faster.front_end) == (False, True)
 
-    for rate in (12.0, 9.0, 0.0):
-        observed = throughput.ObservedRate(0, 0.0, (), rate)
-        throughput.add_observed(tmp_path, "H200", {throughput.EPISODES: {"internvl3-1b": observed}})
-    outlook = forecast(sweep, 8, "h200", [tmp_path])
-    assert outlook.rates["internvl3-1b"].episodes == 9.0, "of the latest trial that measured it"
-    assert any("front end" in line and "internvl3-1b" in line for line in outlook.lines())
+    assert (slower.front_end, faster.front_end) == (False, True)
+    lines = forecast(sweep, 8, "b200").lines()
+    assert any("front end" in line and "internvl3-1b" in line for line in lines)
 
 
 def test_the_scheduler_starts_with_the_rates_of_the_forecast():
