@@ -176,6 +176,13 @@ def checkpoint_folder(model: ModelSpec) -> Path | None:
         return None
 
 
+def missing_folder(model: ModelSpec) -> str:
+    """Return why a model cannot be loaded if it names a folder that is not on this machine; empty for any other model."""
+    is_path = Path(model.source).is_absolute() or model.source.startswith(".")
+    exists = not (model.is_local and is_path) or checkpoint_folder(model) is not None
+    return "" if exists else f"{model.name}: folder {model.source} does not exist"
+
+
 def cached_repository(model: ModelSpec) -> Path:
     """Return the model's folder in the Hub's cache, which huggingface_hub finds by the same environment variables."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")

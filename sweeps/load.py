@@ -16,10 +16,10 @@ from sweeps.protocol import ZERO_SHOT
 from sweeps.registry import builtin_backends, judges, read_models, registry, resolve_model
 from sweeps.selections import read_selections
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
+from sweeps.sweep_file import RESOLVED, override_key, read_sweep, read_toml
 from sweeps.sweep_file import SweepError as SweepError
-from sweeps.sweep_file import override_key, read_sweep, read_toml
 from sweeps.unplayable import limit_reason, unplayable_reason
-from sweeps.validation import as_list, find_name, read_named_tables, require_tables, validate_table
+from sweeps.validation import as_list, drop_removed, find_name, read_named_tables, require_tables, validate_table
 from sweeps.values import join_names
 
 JUDGE = "qwen3-8b"
@@ -39,16 +39,25 @@ def load(
     _add_models(table, list(entries), str(path))
     for override in overrides:
         override_key(table, override)
-    return build(table, str(path))
+    sweep = build(table, str(path))
+    return sweep.model_copy(update={"output": str(path.parent)}) if path.name == RESOLVED else sweep
 
 
 def build(table: Mapping[str, Any], where: str) -> Sweep:
-    """Return the sweep of a table; ``where`` names the file in errors. Raises SweepError."""
+    """Return the sweep of a file's table, or of a run folder's; ``where`` names the file in errors. Raises SweepError."""
+    if is_resolved(table):
+        return validate_table(Sweep, drop_removed(table), where)
     try:
         packages.check_packages({*registry(), *judges(), *(s.removeprefix(BUILTIN) for s in builtin_backends())})
         return _build(table, where)
     except PackageError as problem:
         raise SweepError(f"{where}: {problem}") from None
+
+
+def is_resolved(table: Mapping[str, Any]) -> bool:
+    """Return True for the table of a ``RESOLVED`` file, whose models and conditions are tables instead of names."""
+    conditions = table.get("conditions")
+    return isinstance(conditions, list) and any(isinstance(entry, dict) for entry in conditions)
 
 
 def _build(table: Mapping[str, Any], where: str) -> Sweep:
@@ -91,6 +100,8 @@ def _add_models(table: dict[str, Any], entries: Sequence[Any], where: str) -> No
     """Add models, names or tables, to the table of a sweep file; raises SweepError."""
     if not entries:
         return
+    if is_resolved(table):
+        raise SweepError(f"{where} is the sweep of a run; add models to the file from which it was started")
     read = ([entry] if not isinstance(entry, Path) else read_toml(entry).get("model", []) for entry in entries)
     entries = list(chain.from_iterable(read))
     tables = [entry for entry in entries if isinstance(entry, dict)]

@@ -19,6 +19,8 @@ class SweepError(UserError, ValueError):
     """A sweep file or option that the user must correct."""
 
 
+RESOLVED = "sweep.resolved.toml"
+"""The sweep in a run folder, with every default: models and conditions are tables instead of names."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 """Names of repositories on the Hub: OWNER/NAME."""
 
@@ -37,6 +39,10 @@ def read_sweep(path: Path) -> dict[str, Any]:
     ):
         line = f"proactive-sweep run --model {shlex.quote(str(path).replace(':/', '://'))}"
         raise SweepError(f"{path} is a model, not a sweep; type `{line}`")
+    if (file / RESOLVED).is_file():
+        raise SweepError(
+            f"{path} is a run folder; to resume it, type `proactive-sweep run {shlex.quote(str(file / RESOLVED))}`"
+        )
     table = read_toml(file)
     for part in (table, table.get("train")):
         if isinstance(part, dict) and isinstance(data := part.get("data"), str):

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from envs.installed import offers
-from orchestrator.cli.data import data_app
 from orchestrator.cli.main import app
-from orchestrator.cli.models import models_app
 from orchestrator.tracking.tracker import Tracker
 from sweeps.conditions import CONDITIONS
 from sweeps.endpoint import Endpoint
@@ -157,7 +155,9 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
 def test_links_lead_somewhere_and_commands_exist(page):
     text = page.read_text(encoding="utf-8")
-    commands = (c for part in (app, data_app, models_app) for c in part.registered_commands)
+    commands = (
+        c for part in (app, *(g.typer_instance for g in app.registered_groups)) for c in part.registered_commands
+    )
     command_names = {(c.name or c.callback.__name__).replace("_", "-") for c in commands}
     command_names |= {group.name for group in app.registered_groups} | set(offers("command"))
 

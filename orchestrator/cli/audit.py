@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
+from envs import regular
 from envs.errors import UserError
+from orchestrator.audit.answers import ReplayError, replay
+from orchestrator.audit.answers import as_json as line_as_json
 from orchestrator.cli.options import AsJson, MovedData, readable_folder
 from orchestrator.cli.printing import print_json, print_lines
 
@@ -47,12 +50,9 @@ def audit(
 
 
 def _score_answers(file: Path, data: Path) -> None:
-    from envs import regular
-    from orchestrator.audit.answers import ReplayError, as_json, replay
-
     try:
         with io.TextIOWrapper(regular.open_file(file), encoding="utf-8", newline="\n") as lines:
             for line in replay(data, lines, str(file)):
-                print(as_json(line, sys.stdout.encoding))
+                print(line_as_json(line, sys.stdout.encoding))
     except UnicodeDecodeError as problem:
         raise ReplayError(f"{file} is not UTF-8 text: {problem}") from None

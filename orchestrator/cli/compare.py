@@ -1,29 +1,23 @@
 """``compare``: one run with the published figures, or several with the first; ``--power``: the smallest detectable difference."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
 from actors.text.printable import printable
-from orchestrator.cli.options import (
-    WIDTH,
-    AsJson,
-    ByJudge,
-    Cluster,
-    MovedData,
-    RunFolders,
-    StrictPaper,
-    parse_clustering,
-)
+from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import exit_for_faults, print_json
 from orchestrator.monitoring.console import show
-
-if TYPE_CHECKING:
-    from orchestrator.report.comparisons.run_comparison import RunComparison
+from orchestrator.report.comparisons import power as powers
+from orchestrator.report.comparisons import run_comparison
+from orchestrator.report.measures.clustering import describe_clusters
+from orchestrator.report.read_run import read_run, read_runs
+from orchestrator.report.run_data import AUTOMATIC
+from orchestrator.report.tables import paper_comparison
+from orchestrator.report.tables.formats import rich_table
+from orchestrator.report.tables.model_input import add_notes, input_notes, joint_input_notes
 
 
 class ReadOptions(NamedTuple):
@@ -33,6 +27,11 @@ class ReadOptions(NamedTuple):
     judge: str
     strict_paper: bool
     cluster: str
+
+    @classmethod
+    def parse(cls, data: Path | None, judge: str, strict_paper: bool, cluster: str) -> "ReadOptions":
+        """Return the options as typed; ``--cluster none`` treats all samples as independent."""
+        return cls(data, judge, strict_paper, "" if cluster == "none" else cluster or AUTOMATIC)
 
 
 def compare(
@@ -48,7 +47,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
-    options = ReadOptions(data, judge, strict_paper, parse_clustering(cluster))
+    options = ReadOptions.parse(data, judge, strict_paper, cluster)
     if power:
         _show_power(folders, options, as_json)
     elif len(folders) > 1:
@@ -60,12 +59,6 @@ def compare(
 
 def _compare_with_paper(folder: Path, options: ReadOptions, as_json: bool) -> None:
     """Print the run's figures beside the published ones."""
-    from orchestrator.report.measures.clustering import describe_clusters
-    from orchestrator.report.read_run import read_run
-    from orchestrator.report.tables import paper_comparison
-    from orchestrator.report.tables.formats import rich_table
-    from orchestrator.report.tables.model_input import add_notes, input_notes
-
     run_data = read_run(folder, *options)
     figures = paper_comparison.compare_with_paper(run_data)
     notes = [*paper_comparison.comparison_notes(figures), f"intervals: {describe_clusters(run_data)}"]
@@ -79,41 +72,30 @@ def _compare_with_paper(folder: Path, options: ReadOptions, as_json: bool) -> No
 
 def compare_folders(folders: Sequence[Path], options: ReadOptions, as_json: bool) -> None:
     """Print the differences of all other runs from the first, on the same samples."""
-    from orchestrator.report.comparisons import run_comparison
-    from orchestrator.report.read_run import read_runs
-
     differences = run_comparison.compare_runs(read_runs(folders, *options))
     if as_json:
         averages = differences.averages.to_dicts()
         notes = [*differences.notes, *differences.input_notes]
         print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": notes})
-        return
-    show_differences(differences)
+    else:
+        show_differences(differences)
 
 
 def _show_power(folders: Sequence[Path], options: ReadOptions, as_json: bool) -> None:
     """Print the smallest difference that a comparison of these runs finds in 80% of cases."""
-    from orchestrator.report.comparisons.power import paired_power, power_table, unpaired_power
-    from orchestrator.report.comparisons.run_comparison import compare_runs, distinct_names
-    from orchestrator.report.read_run import read_runs
-    from orchestrator.report.tables.formats import rich_table
-    from orchestrator.report.tables.model_input import add_notes, joint_input_notes
-
     runs = read_runs(folders, *options)
     is_paired = len(runs) > 1
-    smallest = paired_power(compare_runs(runs)) if is_paired else unpaired_power(runs[0])
+    smallest = powers.paired_power(run_comparison.compare_runs(runs)) if is_paired else powers.unpaired_power(runs[0])
     if as_json:
         print_json(smallest.to_dicts())
-    else:
-        names = distinct_names([run.folder for run in runs])
-        notes_on_input = joint_input_notes(dict(zip(names, runs, strict=True)))
-        show(rich_table(add_notes(power_table(smallest, paired=is_paired), notes_on_input)), min_width=WIDTH)
+        return
+    names = run_comparison.distinct_names([run.folder for run in runs])
+    notes_on_input = joint_input_notes(dict(zip(names, runs, strict=True)))
+    table = powers.power_table(smallest, paired=is_paired)
+    show(rich_table(add_notes(table, notes_on_input)), min_width=WIDTH)
 
 
-def show_differences(differences: RunComparison) -> None:
+def show_differences(differences: run_comparison.RunComparison) -> None:
     """Print the tables, the legend and the notes of a comparison of runs."""
-    from orchestrator.report.comparisons import run_comparison
-    from orchestrator.report.tables.formats import rich_table
-
     tables = map(rich_table, run_comparison.comparison_tables(differences))
     show(*tables, run_comparison.LEGEND, *map(printable, differences.notes), min_width=WIDTH)

@@ -1,22 +1,18 @@
 """``data``: download or check the benchmark's files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from actors.text.printable import printable
+from envs import SCENARIOS
+from envs.check import check as check_folder
 from envs.errors import UserError
 from orchestrator.cli.printing import print_lines
-from orchestrator.cli.user_errors import Commands
 
-data_app = typer.Typer(cls=Commands, help="The benchmark's data: download or check it.", no_args_is_help=True)
 Scenarios = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
 
 
-@data_app.command()
 def fetch(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put it; the benchmark is then DIR/test.")],
     scenarios: Scenarios = "all",
@@ -35,12 +31,10 @@ def fetch(
         raise UserError(f"{folder} cannot be written to: {problem.strerror}; name another folder") from None
     print_lines(describe_terms(names))
     outcome = fetch_benchmark(folder, names, revision, delete_archives)
-    print_lines(outcome.lines())
-    print(printable(f'in a sweep file: data = "{folder / FOLDER}"'))
+    print_lines([*outcome.lines(), f'in a sweep file: data = "{folder / FOLDER}"'])
     raise typer.Exit(0 if outcome.ok else 1)
 
 
-@data_app.command()
 def check(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The benchmark folder.")],
     scenarios: Scenarios = "all",
@@ -50,8 +44,6 @@ def check(
     deep: Annotated[bool, typer.Option("--deep", help="Decode every picture fully.")] = False,
 ) -> None:
     """List every bad line and every missing or unreadable picture; exit code 1 if there is any."""
-    from envs.check import check as check_folder
-
     outcome = check_folder(folder, scenario_names(scenarios), filtered=not unfiltered, deep=deep)
     print_lines(outcome.lines())
     raise typer.Exit(0 if outcome.ok else 1)
@@ -59,6 +51,4 @@ def check(
 
 def scenario_names(text: str) -> list[str]:
     """Return the scenarios that an option names."""
-    from envs import SCENARIOS
-
     return list(SCENARIOS) if text == "all" else text.split(",")

@@ -1,66 +1,28 @@
 """``judge``: have open-ended answers read by a judge."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import polars as pl
 import typer
 
 from envs.errors import RunFolderError
 from orchestrator.cli.options import WIDTH, AsJson, OwnSweep, RunName, readable_folder, required_name
 from orchestrator.cli.printing import print_json, print_lines, print_tables, text_table
 from orchestrator.monitoring.console import show
+from orchestrator.report.scores import judge_agreement
+from orchestrator.storage.run_folder import stored_sweep
 
-if TYPE_CHECKING:
-    import polars as pl
-    from rich.table import Table
-
-
-def show_agreement(folder: Path, as_json: bool) -> None:
-    """Print how far each pair of judges agrees, and how far three or more do together."""
-    from orchestrator.report.scores import judge_agreement
-    from orchestrator.storage.run_folder import stored_sweep
-
-    stored_sweep(folder)
-    rows = judge_agreement.agreement(folder)
-    if as_json:
-        print_json(rows.to_dicts())
-        return
-    too_few = "fewer than two judges have read answers of this run"
-    show(_agreement_table(rows) if rows.height else too_few, min_width=WIDTH)
-    if rows["other"].n_unique() > 1:
-        show(_jury_table(judge_agreement.jury(folder)), min_width=WIDTH)
-
-
-def _agreement_table(rows: pl.DataFrame) -> Table:
-    heads = ("judge", "other", "bit", "answers", "equal %", "kappa", "95% interval", "yes %", "other's yes %")
-    texts = []
-    for row in rows.iter_rows(named=True):
-        names = (row["judge"], row["other"], row["bit"], f"{row['answers']:,}")
-        kappa = (_figure(row["kappa"]), _limits(row, "kappa"))
-        texts.append((*names, _figure(row["equal"]), *kappa, *map(_figure, (row["first_yes"], row["other_yes"]))))
-    return text_table(heads, texts, numbers=6)
-
-
-def _jury_table(rows: pl.DataFrame) -> Table:
-    heads = ("bit", "judges", "answers", "alpha", "95% interval", "majority's yes %", "split %")
-    texts = [
-        (
-            row["bit"], str(row["judges"]), f"{row['answers']:,}", _figure(row["alpha"]), _limits(row, "alpha"),
-            *map(_figure, (row["majority_yes"], row["split"])),
-        )
-        for row in rows.iter_rows(named=True)
-    ]  # fmt: skip
-    return text_table(heads, texts, numbers=6)
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _limits(row: dict[str, Any], name: str) -> str:
-    return "-" if row[name] is None else f"{row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f}"
+Settings = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the \\[judge] table.")
+]
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0), as `label --export` writes.",
+    ),
+]
 
 
 def judge(
@@ -69,31 +31,42 @@ def judge(
     judge_name: Annotated[
         str, typer.Option("--judge", metavar="NAME", help="A judge by name (default: the sweep's own).")
     ] = "",
-    set_: Annotated[
-        list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the \\[judge] table.")
-    ] = [],  # noqa: B006
+    set_: Settings = [],  # noqa: B006
     again: Annotated[bool, typer.Option("--again", help="Also answers that it failed to judge before.")] = False,
     agreement: Annotated[bool, typer.Option("--agreement", help="Judge nothing; show how far judges agree.")] = False,
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0), as `label --export` writes.",
-        ),
-    ] = None,
+    labels: Labels = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge the open-ended answers of a run: those pending, or all of them with another judge."""
     if labels is not None:
-        correct_by_labels(output, labels, as_json)
-        return
-    if agreement:
-        show_agreement(readable_folder(output), as_json)
-        return
-    _judge_answers(output, judge_name, set_, again, own, as_json)
+        _correct_by_labels(output, labels, as_json)
+    elif agreement:
+        _show_agreement(readable_folder(output), as_json)
+    else:
+        _judge_answers(output, judge_name, set_, again, own, as_json)
 
 
-def correct_by_labels(output: str, path: Path, as_json: bool) -> None:
+def _judge_answers(output: str, judge_name: str, set_: list[str], again: bool, own: Path | None, as_json: bool) -> None:
+    """Judge answers, print the open-ended table, and exit with 1 if some answers are still pending."""
+    from orchestrator.execution.attempt import judge_answers
+    from orchestrator.object_store.run_location import open_location
+    from orchestrator.planning.named_by_user import check_named, read_own_sweep
+
+    own_sweep = read_own_sweep(own)
+    with open_location(required_name(output)) as location:
+        sweep = stored_sweep(location.folder)
+        chosen = judge_agreement.resolve_judge(sweep, judge_name, set_)
+        check_named(location.folder, sweep, [chosen.model], own_sweep, set_, pictures=False)
+        rows, complete = judge_answers(sweep, location.folder, chosen, again)
+    open_ended = rows.filter(rows["protocol"] == "oeg")
+    if as_json:
+        print_json(open_ended.to_dicts())
+    else:
+        print_tables(open_ended, sweep, location.folder)
+    raise typer.Exit(location.exit_code(0 if complete else 1))
+
+
+def _correct_by_labels(output: str, path: Path, as_json: bool) -> None:
     """Store the labels of a file, and print the judge's shares that they correct."""
     from orchestrator.gold.labels import FILE, store_labels
     from orchestrator.report.read_run import read_run
@@ -116,23 +89,39 @@ def correct_by_labels(output: str, path: Path, as_json: bool) -> None:
     show(rich_table(table) if table.rows else too_few, min_width=WIDTH)
 
 
-def _judge_answers(output: str, judge_name: str, set_: list[str], again: bool, own: OwnSweep, as_json: bool) -> None:
-    """Judge answers, print the open-ended table, and exit with 1 if some answers are still pending."""
-    from orchestrator.execution.attempt import judge_answers
-    from orchestrator.object_store import run_location as remote
-    from orchestrator.planning.named_by_user import check_named, read_own_sweep
-    from orchestrator.report.scores.judge_agreement import resolve_judge
-    from orchestrator.storage.run_folder import stored_sweep
-
-    own_sweep = read_own_sweep(own)
-    with remote.open_location(required_name(output)) as location:
-        sweep = stored_sweep(location.folder)
-        chosen = resolve_judge(sweep, judge_name, set_)
-        check_named(location.folder, sweep, [chosen.model], own_sweep, set_, pictures=False)
-        rows, complete = judge_answers(sweep, location.folder, chosen, again)
-    open_ended = rows.filter(rows["protocol"] == "oeg")
+def _show_agreement(folder: Path, as_json: bool) -> None:
+    """Print how far each pair of judges agrees, and how far three or more do together."""
+    stored_sweep(folder)
+    pairs = judge_agreement.agreement(folder)
     if as_json:
-        print_json(open_ended.to_dicts())
-    else:
-        print_tables(open_ended, sweep, location.folder)
-    raise typer.Exit(location.exit_code(0 if complete else 1))
+        print_json(pairs.to_dicts())
+        return
+    _show_figures(pairs, PAIRS)
+    if pairs["other"].n_unique() > 1:
+        _show_figures(judge_agreement.jury(folder), JURY)
+
+
+PAIRS = {
+    "judge": "judge", "other": "other", "bit": "bit", "answers": "answers", "equal": "equal %", "kappa": "kappa",
+    "kappa_low": "95% interval", "first_yes": "yes %", "other_yes": "other's yes %",
+}  # fmt: skip
+"""Column of the agreement of two judges -> its heading; an interval stands under its lower end."""
+JURY = {
+    "bit": "bit", "judges": "judges", "answers": "answers", "alpha": "alpha", "alpha_low": "95% interval",
+    "majority_yes": "majority's yes %", "split": "split %",
+}  # fmt: skip
+
+
+def _show_figures(rows: pl.DataFrame, columns: dict[str, str]) -> None:
+    texts = ([_format(row, name) for name in columns] for row in rows.iter_rows(named=True))
+    too_few = "fewer than two judges have read answers of this run"
+    show(text_table(tuple(columns.values()), texts, numbers=6) if rows.height else too_few, min_width=WIDTH)
+
+
+def _format(row: dict[str, Any], name: str) -> str:
+    value = row[name]
+    if name.endswith("_low") and value is not None:
+        return f"{value:.2f} to {row[name.replace('_low', '_high')]:.2f}"
+    if isinstance(value, str):
+        return value
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.2f}"

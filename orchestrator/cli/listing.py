@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from envs import SCENARIOS, installed_scenarios
 from envs.errors import UserError
+from envs.installed import Offer, PackageError, load_function
 from orchestrator.cli.options import AsJson
 from orchestrator.cli.printing import print_json, text_table
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
-    from envs.installed import Offer
     from envs.scenario import Scenario
 
 Rows = list[dict[str, Any]]
@@ -39,12 +39,12 @@ def models() -> Rows:
     from sweeps.registry import registry
     from sweeps.spec import ModelSpec
 
-    columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
     packages.check_packages(registry())
-    policies = [
+    policies = (
         ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin", note=_provider(offer))
         for name, offer in packages.policies().items()
-    ]
+    )
+    columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
     return [{name: getattr(model, name) for name in columns} for model in (*registry().values(), *policies)]
 
 
@@ -58,9 +58,6 @@ def judges() -> Rows:
 
 def scenarios() -> Rows:
     """Return the seven scenarios and those of installed packages; a scenario that cannot be loaded has the reason as hint."""
-    from envs import SCENARIOS, installed_scenarios
-    from envs.installed import PackageError
-
     rows = [_scenario(scenario, "") for scenario in SCENARIOS.values()]
     for name, offer in installed_scenarios().items():
         try:
@@ -87,7 +84,6 @@ def conditions() -> Rows:
 
 def measures() -> Rows:
     """Return the measures of every table and those of installed packages, which a sweep names under ``measures``."""
-    from envs.installed import PackageError, load_function
     from sweeps import packages
 
     rows: Rows = [{"name": name, "what it is": text, "package": ""} for name, text in MEASURES.items()]
@@ -108,7 +104,8 @@ def sweeps() -> Rows:
     """Return every shipped sweep with the question in its first line."""
     from sweeps.shipped import shipped_sweeps
 
-    return [{"name": name, "question": _first_line(path)} for name, path in shipped_sweeps().items()]
+    first_lines = {name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in shipped_sweeps().items()}
+    return [{"name": name, "question": line.removeprefix("# ").strip()} for name, line in first_lines.items()]
 
 
 def differences() -> Rows:
@@ -150,7 +147,8 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
     elif kind == columns.__name__:
-        _show_columns(rows)
+        for table, group in groupby(rows, key=itemgetter("table")):
+            show(text_table(("column", "type", "meaning"), map(_explain, group), title=f"{table}/part-*.parquet"))
     elif kind == differences.__name__:
         show(text_table(("difference", "", ""), _stack(rows)))
     else:
@@ -158,15 +156,9 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
         show(text_table(heads, ([_format_value(name, value) for name, value in row.items()] for row in rows)))
 
 
-def _show_columns(rows: Rows) -> None:
-    for table, group in groupby(rows, key=itemgetter("table")):
-        texts = ((row["column"], row["type"] + (", null" if row["nullable"] else ""), _explain(row)) for row in group)
-        show(text_table(("column", "type", "meaning"), texts, title=f"{table}/part-*.parquet"))
-
-
-def _explain(row: dict[str, Any]) -> str:
-    meaning: str = row["meaning"]
-    return f"{meaning} One of: {', '.join(row['values'])}." if row["values"] else meaning
+def _explain(row: dict[str, Any]) -> tuple[str, str, str]:
+    values = f" One of: {', '.join(row['values'])}." if row["values"] else ""
+    return row["column"], row["type"] + (", null" if row["nullable"] else ""), row["meaning"] + values
 
 
 def _format_value(name: str, value: Any) -> str:
@@ -179,15 +171,9 @@ def _format_value(name: str, value: Any) -> str:
     return ", ".join(value) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _first_line(path: Path) -> str:
-    with path.open(encoding="utf-8") as lines:
-        return next(lines).removeprefix("# ").strip()
-
-
 def _stack(rows: Rows) -> Iterator[tuple[str, str, str]]:
     """Yield the fields of each row below its name, because its texts are too long for columns."""
     for row in rows:
-        names = [name for name in row if name != "name"]
-        for number, name in enumerate(names):
-            yield "" if number else row["name"], HEADINGS.get(name, name), _format_value(name, row[name])
+        for number, (name, value) in enumerate(list(row.items())[1:]):
+            yield "" if number else row["name"], HEADINGS.get(name, name), _format_value(name, value)
         yield "", "", ""

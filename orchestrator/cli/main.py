@@ -6,37 +6,57 @@ Each command only calls another package; a user's mistake becomes one sentence a
 import io
 import os
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from actors.node.import_path import close_working_folder
-from orchestrator.cli import audit, compare, judge, listing, models, report, run, share, start, status
-from orchestrator.cli.ctl import ctl
-from orchestrator.cli.data import data_app
-from orchestrator.cli.offered_commands import add_offered_commands
-from orchestrator.cli.plan import plan
-from orchestrator.cli.user_errors import Commands, keep_exit_code
-from orchestrator.cli.view import view
+from envs.installed import offers
+from orchestrator.cli.lazy import Commands, defer
+from orchestrator.cli.user_errors import keep_exit_code
 
 HELP = "Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals."
+GROUPS = {
+    "data": "The benchmark's data: download or check it.",
+    "models": "The models: check and try them.",
+}
+COMMANDS = {
+    "Start": {
+        "init": "start:init",
+        "ls": "listing:list_names",
+        "plan": "plan:plan",
+        "run": "run:run",
+        "data.fetch": "data:fetch",
+        "data.check": "data:check",
+        "models.check": "models:check",
+        "models.try": "models:try_models",
+    },
+    "Watch": {"status": "status:status", "view": "view:view", "ctl": "ctl:ctl"},
+    "Compare": {
+        "report": "report:report",
+        "compare": "compare:compare",
+        "judge": "judge:judge",
+        "audit": "audit:audit",
+    },
+    "Share": {"track": "share:track", "merge": "share:merge", "export": "share:export"},
+}
+"""Panel of ``--help`` -> command, or group and command -> module of this folder and function."""
+
+
+def print_version(requested: bool) -> None:
+    """Print the version and exit, for ``--version``."""
+    if requested:
+        from orchestrator.storage.software import version
+
+        print(f"proactive-sweep {version()}")
+        raise typer.Exit
 
 
 def common(
     print_version: Annotated[
-        bool, typer.Option("--version", callback=start.print_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None: ...
-
-
-PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Start": {"init": start.init, "ls": listing.list_names, "plan": plan, "run": run.run},
-    "Watch": {"status": status.status, "view": view, "ctl": ctl},
-    "Compare": {"report": report.report, "compare": compare.compare, "judge": judge.judge, "audit": audit.audit},
-    "Share": {"track": share.track, "merge": share.merge, "export": share.export},
-}
-"""Panel of ``--help`` -> command -> function."""
 
 
 def build_app() -> typer.Typer:
@@ -44,31 +64,23 @@ def build_app() -> typer.Typer:
     program = typer.Typer(
         cls=Commands, help=HELP, callback=common, no_args_is_help=True, pretty_exceptions_enable=False
     )
-    for name, group in {"data": data_app, "models": models.models_app}.items():
+    for name, text in GROUPS.items():
+        group = typer.Typer(cls=Commands, help=text, no_args_is_help=True)
         program.add_typer(group, name=name, rich_help_panel="Start")
-    for panel, commands in PANELS.items():
-        for name, command in commands.items():
-            program.command(name, rich_help_panel=panel)(command)
+    for panel, commands in COMMANDS.items():
+        for name, target in commands.items():
+            add_command(program, name, f"orchestrator.cli.{target}", panel if "." not in name else None)
     return program
 
 
+def add_command(program: typer.Typer, name: str, target: str, panel: str | None) -> None:
+    """Add a command by its ``module:function``: ``train``, or ``data.demo`` for a subcommand of the group ``data``."""
+    group, _, subcommand = name.rpartition(".")
+    groups = {info.name: info.typer_instance for info in program.registered_groups}
+    (groups.get(group) or program).command(subcommand, rich_help_panel=panel)(defer(target))
+
+
 app = build_app()
-
-
-def omit_types(command: Any) -> None:
-    """Omit ``<bool>`` of flags and ``<list[Path]>`` of arguments from the help of a command and its subcommands."""
-    list_parameters = command.get_params
-
-    def get_params(context: Any) -> Any:
-        parameters = list_parameters(context)
-        for parameter in parameters:
-            if parameter.param_type_name == "argument" or parameter.is_flag:
-                parameter.display_type_rich = lambda *_, **__: None
-        return parameters
-
-    command.get_params = get_params
-    for subcommand in getattr(command, "commands", {}).values():
-        omit_types(subcommand)
 
 
 def main() -> None:
@@ -79,8 +91,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a job's log shows each line at once, and escapes characters that its encoding lacks
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-    add_offered_commands(app)
-    program = typer.main.get_command(app)
-    omit_types(program)
+    for name, offer in offers("command").items():
+        add_command(app, name, offer.entry.value, "Extras")
     with keep_exit_code():
-        program()
+        typer.main.get_command(app)()

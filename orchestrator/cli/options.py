@@ -96,13 +96,6 @@ Update = Annotated[bool, typer.Option("--update", help="Resume in a folder that 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask first, as in a script.")]
 
 
-def parse_clustering(cluster: str) -> str:
-    """Return the clustering that an option names: empty for none."""
-    from orchestrator.report.run_data import AUTOMATIC
-
-    return "" if cluster == "none" else cluster or AUTOMATIC
-
-
 def with_local_output(sweep: Sweep) -> Sweep:
     """Return the sweep with a readable copy of its run folder if that is in a bucket."""
     if "://" not in sweep.output:

@@ -1,21 +1,18 @@
 """``report --filter``: which samples the paper's filter keeps, recomputed from a run over all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars as pl
 import typer
 
 from orchestrator.cli.options import WIDTH
 from orchestrator.cli.printing import print_json, print_lines, text_table
 from orchestrator.monitoring.console import show
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from orchestrator.report.measures.first_turn_filter import FirstTurns
+from orchestrator.report.measures import first_turn_filter as first_turn
+from orchestrator.report.read_run import read_run
+from orchestrator.storage.disk import disk_errors
 
 LISTED = 5
 """Most undecided samples that are listed by id."""
@@ -28,10 +25,6 @@ COLUMNS = {
 
 def show_filter(folder: Path, percent: int, output: Path | None, as_json: bool) -> None:
     """Print how many samples are kept, and write their ids into a file; exits with 1 if some are undecided."""
-    from orchestrator.report.measures import first_turn_filter as first_turn
-    from orchestrator.report.read_run import read_run
-    from orchestrator.storage.disk import disk_errors
-
     run_data = read_run(folder)
     turns = first_turn.first_turns(run_data, [])
     rows = first_turn.threshold_counts(turns, percent)
@@ -52,7 +45,7 @@ def show_filter(folder: Path, percent: int, output: Path | None, as_json: bool) 
     raise typer.Exit(1 if undecided.height else 0)
 
 
-def _notes(turns: FirstTurns, undecided: pl.DataFrame, percent: int, output: Path | None) -> Iterator[str]:
+def _notes(turns: first_turn.FirstTurns, undecided: pl.DataFrame, percent: int, output: Path | None) -> Iterator[str]:
     """Yield the notes below the table, one sentence each."""
     yield f"models: {', '.join(turns.models)}, at the first turn of zero-shot"
     if undecided.height:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ import typer
 from actors.text.printable import printable
 from envs.errors import UserError
 from orchestrator.cli.options import AsJson, ModelSources, Output, Overrides, SweepFile, require_data, with_local_output
-from orchestrator.cli.printing import gold_check_lines, print_json, print_lines, text_table
+from orchestrator.cli.printing import print_json, print_lines, text_table
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 LISTED = 5
 """Most lines on left-out products and cells that the summary lists."""
-HEADS = ("planned", "done")
 Gpus = Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on this many GPUs.")]
+GpuType = Annotated[str, typer.Option(help="h200, h100, a100, l40s or b200.")]
 
 
 def plan(
@@ -30,46 +31,58 @@ def plan(
     output: Output = None,
     model: ModelSources = [],  # noqa: B006
     gpus: Gpus = None,
-    gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s or b200.")] = "h200",
+    gpu_type: GpuType = "h200",
     as_json: AsJson = False,
 ) -> None:
     """Show models, episodes and what is already done; with --gpus, a lower bound of the hours."""
     from orchestrator.cli.sweep_source import load_sweep
+    from sweeps.checkpoint import missing_folder
 
     if gpus is None and gpu_type != "h200":
         raise UserError("--gpu-type requires --gpus N")
-    readable_sweep = with_local_output(load_sweep(sweep, set_, output, model))
-    if gpus is None:
-        require_data(readable_sweep, sweep)
-        _show_cells(readable_sweep, _model_notes(readable_sweep), as_json)
+    loaded = with_local_output(load_sweep(sweep, set_, output, model))
+    if gpus is not None:
+        from orchestrator.scheduling.forecast.forecast import forecast_lines
+
+        lines = forecast_lines(loaded, gpus, gpu_type)
+        print_json({"lines": lines}) if as_json else print_lines(lines)
         return
-    from orchestrator.scheduling.forecast.forecast import forecast_lines
+    require_data(loaded, sweep)
+    _show_cells(loaded, as_json)
+    if reasons := list(filter(None, map(missing_folder, loaded.models_and_judge))):
+        raise UserError("; ".join(reasons))
 
-    lines = forecast_lines(readable_sweep, gpus, gpu_type)
-    print_json({"lines": lines}) if as_json else print_lines(lines)
 
-
-def _show_cells(sweep: Sweep, notes: Sequence[str], as_json: bool) -> None:
+def _show_cells(sweep: Sweep, as_json: bool) -> None:
     """Print the total, the table of models, and the notes below it."""
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import build_plan, cells_with_progress
     from sweeps.load import skipped_products
+    from sweeps.registry import describe_requirements
 
     episodes, precision = _apply_precision(sweep, build_plan(sweep))
     cells = cells_with_progress(episodes, Path(sweep.output))
-    may_overflow = overflow.lines(episodes)
     left_out = [f"left out: {reason}" for reason in (*skipped_products(sweep), *episodes.left_out)]
-    notes = [*may_overflow, *notes, *precision, *_service_costs(sweep, episodes, cells)]
+    packages = filter(None, map(describe_requirements, sweep.models_and_judge))
+    notes = [*overflow.lines(episodes), *packages, *precision, *_service_costs(sweep, episodes, cells)]
     if as_json:
         print_json({"cells": cells, "notes": [*left_out, *notes]})
         return
-    done = sum(row["done"] for row in cells)
-    total = f"{len(cells)} cells, {episodes.total_with_stops:,} episodes, {done:,} done"
-    rows = ([row["model"], *(f"{row[name]:,}" for name in ("cells", *HEADS))] for row in _sum_by_model(cells))
-    table = text_table(("model", "cells", *HEADS), rows, numbers=1 + len(HEADS))
+    sums = {name: _sum_by_model(cells, name) for name in ("planned", "done")}
+    counts = Counter(cell["cell"].partition("/")[0] for cell in cells)
+    total = f"{len(cells)} cells, {episodes.total_with_stops:,} episodes, {sum(sums['done'].values()):,} done"
+    rows = ([name, *(f"{part[name]:,}" for part in (counts, *sums.values()))] for name in counts)
     hidden = len(left_out) - LISTED
     more = [f"left out: {hidden:,} more (--json lists them)"] if hidden > 0 else []
+    table = text_table(("model", "cells", *sums), rows, numbers=3)
     show(total, table, *map(printable, [*left_out[:LISTED], *more, *notes]))
+
+
+def _sum_by_model(cells: Sequence[dict[str, Any]], name: str) -> Counter[str]:
+    sums = Counter[str]()
+    for cell in cells:
+        sums[cell["cell"].partition("/")[0]] += cell[name]
+    return sums
 
 
 def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
@@ -86,25 +99,6 @@ def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
     return stopped_plan, [*savings, *describe_planned_savings(rule, plan.cells, plan.sizes)]
 
 
-def _sum_by_model(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row per model: its cells, and their sums."""
-    rows: dict[str, dict[str, Any]] = {}
-    for cell in cells:
-        model = cell["cell"].partition("/")[0]
-        row = rows.setdefault(model, {"model": model, "cells": 0, **dict.fromkeys(HEADS, 0)})
-        row["cells"] += 1
-        for name in HEADS:
-            row[name] += cell[name]
-    return list(rows.values())
-
-
-def _model_notes(sweep: Sweep) -> list[str]:
-    """Return a line for each model that installs packages of its own."""
-    from sweeps.registry import describe_requirements
-
-    return list(filter(None, map(describe_requirements, sweep.models_and_judge)))
-
-
 def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) -> list[str]:
     """Return lines on requests and costs: of episodes on services that are not stored, and of the gold check."""
     from orchestrator.datasets.staging import data_folder
@@ -112,4 +106,9 @@ def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) ->
 
     pending = {row["cell"]: row["planned"] - row["done"] for row in cells}
     estimates = service_cost.estimates(plan, pending, data_folder(sweep), Path(sweep.output))
-    return [*service_cost.lines(estimates, sweep.cluster.max_cost), *gold_check_lines(sweep)]
+    lines = [*service_cost.lines(estimates, sweep.cluster.max_cost)]
+    if sweep.judge is None or not sweep.is_judged:
+        return lines
+    from orchestrator.gold.gold_check import describe_cost
+
+    return [*lines, *describe_cost(sweep.judge, Path(sweep.output))]

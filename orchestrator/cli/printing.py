@@ -41,9 +41,9 @@ def exit_for_faults(folders: Sequence[Path]) -> None:
     """Name every damaged, missing and foreign file of run folders on stderr, and exit with ``FAULTY`` if there is any."""
     from orchestrator.storage.manifest import find_faults
 
-    faults = [(folder, fault) for folder in folders for fault in find_faults(folder)]
-    for folder, fault in faults:
-        print(printable(f"{folder}/{fault}"), file=sys.stderr)
+    faults = [f"{folder}/{fault}" for folder in folders for fault in find_faults(folder)]
+    for fault in faults:
+        print(printable(fault), file=sys.stderr)
     if faults:
         raise typer.Exit(FAULTY)
 
@@ -71,31 +71,6 @@ def print_answers(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
 
     baselines = {model.name for model in sweep.models if model.backend == "builtin"}
     print_lines([*unreadable_lines(rows, folder, baselines), *answer_sentences(rows, sweep)])
-
-
-def precision_lines(folder: Path) -> list[str]:
-    """Return the rule by which cells of a run stop and the episodes saved; empty without a rule."""
-    from envs.errors import RunFolderError
-    from orchestrator.storage.run_folder import planned_cells, stored_sweep
-
-    try:
-        rule = stored_sweep(folder).precision
-        if rule is None:
-            return []
-        from orchestrator.report.scores.precision_stops import describe_savings
-
-        return describe_savings(rule, planned_cells(folder))
-    except RunFolderError:
-        return []
-
-
-def gold_check_lines(sweep: Sweep) -> list[str]:
-    """Return the line on the requests of the judge's gold check; empty if it is done or the sweep has no judge."""
-    if not sweep.is_judged or sweep.judge is None:
-        return []
-    from orchestrator.gold.gold_check import describe_cost
-
-    return describe_cost(sweep.judge, Path(sweep.output))
 
 
 def print_lines(lines: Iterable[object], prefix: str = "") -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,7 @@ import typer
 from actors.text.printable import printable
 from envs.errors import UserError
 from orchestrator.cli.options import ModelSources, Output, Overrides, Update, readable_folder, require_data
-from orchestrator.cli.printing import print_answers, print_mlflow, print_tables
+from orchestrator.cli.printing import print_answers, print_lines, print_mlflow, print_tables
 
 if TYPE_CHECKING:
     from orchestrator.execution.score import AttemptOutcome
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 SweepName = Annotated[
     str, typer.Argument(metavar="[SWEEP]", help="A sweep file, or the name of one that ships; none: play --model.")
 ]
+Names = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
 Reuse = Annotated[
     list[str],
     typer.Option(
@@ -43,8 +43,8 @@ def run(
     sweep: SweepName = "",
     model: ModelSources = [],  # noqa: B006
     limit: Annotated[int | None, typer.Option(min=1, help="Samples of each scenario.")] = None,
-    conditions: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "",
-    scenarios: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "",
+    conditions: Names = "",
+    scenarios: Names = "",
     data: Annotated[str, typer.Option(metavar="DIR", help="The benchmark folder or address.")] = "",
     set_: Overrides = [],  # noqa: B006
     output: Output = None,
@@ -56,38 +56,31 @@ def run(
     reuse: Reuse = [],  # noqa: B006
 ) -> None:
     """Play the pending episodes of a sweep, or of models without a sweep; rerun the same command to resume."""
-    from orchestrator.cli.sweep_source import load_sweep, selection_overrides
+    from orchestrator.cli import sweep_source
     from orchestrator.execution.retry_failed import parse_endings
     from orchestrator.execution.run import run as run_sweep
-    from orchestrator.object_store import run_location as remote
+    from orchestrator.object_store.run_location import open_location
     from orchestrator.storage import job_paths
 
     endings_to_retry = parse_endings(retry)
     options: dict[str, Any] = {"limit": limit, "conditions": conditions, "scenarios": scenarios, "data": data}
     if sweep:
-        loaded = load_sweep(Path(sweep), [*selection_overrides(**options), *set_], output, model)
+        overrides = sweep_source.selection_overrides(**options)
+        loaded = sweep_source.load_sweep(Path(sweep), [*overrides, *set_], output, model)
+    elif model:
+        sweep = str(sweep_source.write_line(model, options, output, None))
+        sweep_source.print_line(Path(sweep))
+        loaded = sweep_source.load_sweep(Path(sweep), set_, None)
     else:
-        sweep = prepare_line(model, options, output)
-        loaded = load_sweep(Path(sweep), set_, None)
+        raise UserError("name a sweep (`ls sweeps`), or a model: run --model FOLDER, OWNER/NAME or http://HOST/v1#NAME")
     tracked_sweep = _with_tracking(loaded, tracking_uri)
     job_paths.check_data_path(tracked_sweep.data)
     require_data(tracked_sweep, Path(sweep))
     folders = [(name, readable_folder(name)) for name in dict.fromkeys(reuse)]
-    with remote.open_location(tracked_sweep.output) as location:
+    with open_location(tracked_sweep.output) as location:
         outcome = run_sweep(tracked_sweep, location.folder, update, retry=endings_to_retry, reuse=folders)
     _print_outcome(outcome, tracked_sweep, location.folder)
     raise typer.Exit(location.exit_code(outcome.exit_code))
-
-
-def prepare_line(models: Sequence[str], options: Mapping[str, Any], output: str | None) -> str:
-    """Write the sweep of models alone and return its file; raises UserError if there is no model."""
-    from orchestrator.cli.sweep_source import print_line, write_line
-
-    if not models:
-        raise UserError("name a sweep (`ls sweeps`), or a model: run --model FOLDER, OWNER/NAME or http://HOST/v1#NAME")
-    file = write_line(models, options, output, None)
-    print_line(file)
-    return str(file)
 
 
 def _with_tracking(sweep: Sweep, uri: str | None) -> Sweep:
@@ -104,19 +97,14 @@ def _print_outcome(outcome: AttemptOutcome, sweep: Sweep, folder: Path) -> None:
     stored = int(outcome.rows["finished"].sum())
     if not outcome.interrupted and (stored or not outcome.reasons):
         print_tables(outcome.rows, sweep, folder)
-        _print_next_steps(sweep, folder)
+        print(f"Results: {sweep.output}/results.json")
+        print(f"Tables, figures and report.html: proactive-sweep report {shlex.quote(sweep.output)}")
+        print_mlflow(folder)
+        if sweep.tracking.uri != "none":
+            print(f"Figures, tables and sample episodes in MLflow: proactive-sweep track {shlex.quote(str(folder))}")
         if failed := int(outcome.rows["failed"].sum()):
-            print(f"{failed:,} episodes failed; rerun with --retry failed to play them again")
+            print_lines([f"{failed:,} episodes failed; rerun with --retry failed to play them again"])
         print_answers(outcome.rows, sweep, folder)
     if stored or outcome.seconds:
         for group, reason in outcome.reasons.items():
             print(printable(f"{group}: {reason}"), file=sys.stderr)
-
-
-def _print_next_steps(sweep: Sweep, folder: Path) -> None:
-    output = shlex.quote(sweep.output)
-    print(f"Results: {sweep.output}/results.json")
-    print(f"Tables, figures and report.html: proactive-sweep report {output}")
-    print_mlflow(folder)
-    if sweep.tracking.uri != "none":
-        print(f"Figures, tables and sample episodes in MLflow: proactive-sweep track {shlex.quote(str(folder))}")

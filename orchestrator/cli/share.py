@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from envs.plural import pluralize
 from orchestrator.cli.options import MovedData, RunFolder, RunFolders, required_name
 from orchestrator.cli.printing import exit_for_faults, print_lines, print_mlflow
 
@@ -32,9 +33,9 @@ def merge(
     """Merge run folders of one configuration into a new one, each episode once; differing answers are listed."""
     from orchestrator.merging.merge import describe_merge
     from orchestrator.merging.merge import merge as merge_folders
-    from orchestrator.object_store import run_location as remote
+    from orchestrator.object_store.run_location import open_location
 
-    with remote.open_location(required_name(output)) as location:
+    with open_location(required_name(output)) as location:
         merged = merge_folders(folders, location.folder, prefer)
     print_lines(describe_merge(merged))
     exit_for_faults(folders)
@@ -48,7 +49,6 @@ def export(
     data: MovedData = None,
 ) -> None:
     """Write a run in another format."""
-    from envs.plural import pluralize
     from orchestrator.export import export as write
 
     target = output or folder.with_name(f"{folder.name}-{to}")

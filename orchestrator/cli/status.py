@@ -2,22 +2,29 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.cli.options import AsJson, RunFolder
 from orchestrator.cli.printing import (
     exit_for_faults,
-    precision_lines,
     print_json,
     print_lines,
     print_mlflow,
     print_sources,
     text_table,
 )
+from orchestrator.gold.gold_check import gold_notes
 from orchestrator.monitoring.console import show
+from orchestrator.monitoring.render import status_tables
+from orchestrator.storage import engine_cache, replica_time, reused
+from orchestrator.storage.run_folder import planned_cells, planned_episodes, stored_sweep
+from orchestrator.storage.status import read_status
+from orchestrator.storage.verdict_store import judge_counts
 
 COLUMNS = ("cell", "state", "finished", "planned", "errors", "reason")
 LISTED = 10
@@ -27,39 +34,41 @@ Cells = Annotated[bool, typer.Option("--cells", help="List every cell.")]
 
 def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> None:
     """Show the progress of a run by model and, with --cells, by cell; while it runs, also replicas, rates and ETA."""
-    from orchestrator.gold.gold_check import gold_notes
-    from orchestrator.monitoring.render import status_tables
-    from orchestrator.storage import engine_cache, replica_time, reused
-    from orchestrator.storage.run_folder import planned_episodes
-    from orchestrator.storage.status import read_status
-    from orchestrator.storage.verdict_store import judge_counts
-
-    progress, precision = read_status(folder), precision_lines(folder)
+    progress, precision = read_status(folder), _describe_stops(folder)
     judges = judge_counts(folder, planned_episodes(folder))
     if as_json:
-        if precision:
-            progress = {**progress, "precision": precision}
         print_json(
             {
                 **progress,
+                **({"precision": precision} if precision else {}),
                 "reused": reused.reused_per_cell(folder),
                 "cached": engine_cache.percentages_by(folder),
                 "judges": {judge: counts._asdict() for judge, counts in judges.items()},
                 "replica_time": replica_time.as_rows(folder),
             }
         )
-        exit_for_faults([folder])
-        return
-    table = text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"]))
-    summary = [] if cells else list(_summarize_cells(progress["cells"]))
-    show(*([table] if cells else []), *status_tables(progress), *summary, *precision)
-    print_lines(engine_cache.sentences(folder))
-    print_lines(replica_time.describe(folder))
-    print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
-    print_lines(gold_notes(folder))
-    print_sources(folder, progress["left_out"])
-    print_mlflow(folder)
+    else:
+        table = text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"]))
+        summary = [] if cells else list(_summarize_cells(progress["cells"]))
+        show(*([table] if cells else []), *status_tables(progress), *summary, *precision)
+        print_lines([*engine_cache.sentences(folder), *replica_time.describe(folder)])
+        print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
+        print_lines(gold_notes(folder))
+        print_sources(folder, progress["left_out"])
+        print_mlflow(folder)
     exit_for_faults([folder])
+
+
+def _describe_stops(folder: Path) -> list[str]:
+    """Return the rule by which cells of a run stop and the episodes saved; empty without a rule."""
+    try:
+        if (rule := stored_sweep(folder).precision) is None:
+            return []
+        from orchestrator.report.scores.precision_stops import describe_savings
+
+        return describe_savings(rule, planned_cells(folder))
+    except RunFolderError:
+        return []
 
 
 def _summarize_cells(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -10,11 +10,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from actors.node.nvml import DriverUnavailable, devices
 from actors.text.printable import printable
 from envs.errors import UserError
+from envs.installed import install_line, load_function, offers
+from orchestrator.cli.printing import print_lines
+from sweeps.load import load
+from sweeps.own_model import Entry, Machine, read_entries, read_folder
+from sweeps.sweep_file import quote_value
 
 if TYPE_CHECKING:
-    from sweeps.own_model import Entry, Machine
     from sweeps.spec import Sweep
 
 DATA_VARIABLE = "PROACTIVE_SWEEP_DATA"
@@ -30,18 +35,9 @@ FREE_SHARE = 0.9
 """Share of a GPU's memory that must be unused for it to count as free."""
 
 
-def load_sweep(
-    path: Path,
-    overrides: Iterable[str],
-    output: str | None,
-    models: Sequence[str] = (),
-    keys: Mapping[str, Any] | None = None,
-) -> Sweep:
+def load_sweep(path: Path, overrides: Iterable[str], output: str | None, models: Sequence[str] = ()) -> Sweep:
     """Load the sweep that the options describe; raises UserError."""
-    from sweeps.load import load
-
-    entries = read_models(models) if models else []
-    sweep = load(path, overrides, entries, keys)
+    sweep = load(path, overrides, read_models(models) if models else [])
     if output is not None and not output.strip():
         raise UserError("--output is empty; name a folder, or omit it for outputs/<name>")
     return sweep if output is None else sweep.model_copy(update={"output": output})
@@ -49,8 +45,6 @@ def load_sweep(
 
 def selection_overrides(limit: int | None, conditions: str, scenarios: str, data: str) -> list[str]:
     """Return the overrides of a sweep's keys that these options stand for."""
-    from sweeps.sweep_file import quote_value
-
     names = {"conditions": conditions, "scenarios": scenarios}
     lists = [f"{key}={quote_value(_names(text))}" for key, text in names.items() if text]
     where = [f"data={quote_value(data)}"] if data else []
@@ -58,24 +52,15 @@ def selection_overrides(limit: int | None, conditions: str, scenarios: str, data
 
 
 def read_models(sources: Sequence[str]) -> list[Entry]:
-    """Return the entries of ``--model`` for this machine; raises UserError."""
+    """Return the entries of ``--model`` for the free GPUs and the engines of this machine; raises UserError."""
     from orchestrator.datasets.checkpoint_listing import read_hub
-    from sweeps.own_model import read_entries
-
-    machine = read_machine()
-    return [entry for source in sources for entry in read_entries(source, machine, read_hub)]
-
-
-def read_machine() -> Machine:
-    """Return the free GPUs of this machine, and whether vLLM is installed."""
-    from actors.node.nvml import DriverUnavailable, devices
-    from sweeps.own_model import Machine
 
     try:
         free = tuple(gpu.total for gpu in devices() if gpu.free >= FREE_SHARE * gpu.total)
     except DriverUnavailable:
         free = ()
-    return Machine(free, find_spec("vllm") is not None)
+    machine = Machine(free, find_spec("vllm") is not None)
+    return [entry for source in sources for entry in read_entries(source, machine, read_hub)]
 
 
 def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str | None, file: Path | None) -> Path:
@@ -91,19 +76,19 @@ def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str |
     names = [entry if isinstance(entry, str) else entry["name"] for entry in entries]
     folder = output or f"outputs/{names[0]}"
     path = file or Path(f"outputs/{names[0]}.toml" if "://" in folder else f"{folder.rstrip('/')}.toml")
-    head = f"# {line_text(sources, options, output)}\n"
+    head = f"# {_describe_line(sources, options, output)}\n"
     if path.exists():
         if not path.read_text(encoding="utf-8").startswith(head):
             command = f"proactive-sweep run {shlex.quote(str(path))}"
             raise UserError(f"{path} is another line's sweep; type `{command}` to resume it, or name another --output")
         return path
     table = {
-        "data": find_data(options["data"], path.with_suffix("")),
+        "data": find_data(options.get("data", ""), path.with_suffix("")),
         "models": names,
-        "scenarios": _names(options["scenarios"]),
-        "conditions": _names(options["conditions"] or CONDITIONS),
+        "scenarios": _names(options.get("scenarios", "")),
+        "conditions": _names(options.get("conditions") or CONDITIONS),
         "output": folder,
-        "selection": {"limit": options["limit"] or LIMIT},
+        "selection": {"limit": options.get("limit") or LIMIT},
         "model": [entry for entry in entries if not isinstance(entry, str)],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +96,7 @@ def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str |
     return path
 
 
-def line_text(sources: Sequence[str], options: Mapping[str, Any], output: str | None) -> str:
+def _describe_line(sources: Sequence[str], options: Mapping[str, Any], output: str | None) -> str:
     """Return the command that plays these models without a sweep file."""
     words = [word for source in sources for word in ("--model", source)]
     for name, value in {**options, "output": output}.items():
@@ -123,36 +108,27 @@ def find_data(data: str, folder: Path) -> str:
     """Return the benchmark folder: as named, as the environment names it, or a demo drawn below ``folder``."""
     if named := data or os.environ.get(DATA_VARIABLE, ""):
         return named if "://" in named else os.path.abspath(named)
-    from envs.installed import install_line, load_function, offers
-
     if "data.demo" not in offers("command"):
         wanted = f"name the benchmark by --data DIR or {DATA_VARIABLE}, or install the drawn one"
         raise UserError(f"there is no data to play: {wanted}: {install_line('demo')}")
     target = folder / "demo-data"
     if not target.exists():
         load_function("command", "data.demo")(target)
-    print(f"{printable(str(target))}: {DRAWN}")
+    print_lines([f"{target}: {DRAWN}"])
     return os.path.abspath(target)
 
 
 def print_line(path: Path) -> None:
     """Print the file to edit and, on a CPU, how long the sweep may take."""
-    from sweeps.load import load
-
+    print_lines([f"{path}: the sweep, to edit; the same line resumes it"])
     sweep = load(path)
-    print(printable(f"{path}: the sweep, to edit; the same line resumes it"))
     for model in sweep.models:
-        if model.backend == "transformers" and not model.gpus and (size := _weight_bytes(model.source)):
+        size = read_folder(Path(model.source)).weight_bytes if Path(model.source).is_dir() else 0
+        if model.backend == "transformers" and not model.gpus and size:
             episodes = len(sweep.cells()) * (sweep.selection.limit or 0)
             hours = episodes * TURNS * TOKENS * size / CPU_FLOPS / 3600
             note = f"{model.name}: no free GPU, so transformers plays it on the CPU; roughly {hours:.1g} hours"
             print(printable(note), file=sys.stderr)
-
-
-def _weight_bytes(source: str) -> int:
-    from sweeps.own_model import read_folder
-
-    return read_folder(Path(source)).weight_bytes if Path(source).is_dir() else 0
 
 
 def _names(text: str) -> str | list[str]:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from actors.text.printable import one_line
@@ -20,21 +19,6 @@ from envs.errors import UserError
 from orchestrator.cli.removed import removed_sentence
 
 USAGE, INTERRUPTED = 2, 130
-
-
-class Commands(TyperGroup):
-    """The commands; user errors become one sentence wherever they are raised, also while arguments are parsed."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command that was typed."""
-        with report_user_errors():
-            return super().invoke(ctx)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that was typed; raises UserError for one that an earlier release had."""
-        if args[0] not in self.commands and (sentence := removed_sentence(_path(ctx, args[0]))):
-            raise UserError(sentence)
-        return super().resolve_command(ctx, args)
 
 
 @contextmanager
@@ -58,11 +42,11 @@ def report_user_errors() -> Iterator[None]:
 
 def _describe_usage(mistake: Any) -> str:
     """Return what to type instead of an option of an earlier release, or else what the parser says."""
-    removed = removed_sentence(_path(mistake.ctx, mistake.option_name)) if hasattr(mistake, "option_name") else ""
+    removed = removed_sentence(path_of(mistake.ctx, mistake.option_name)) if hasattr(mistake, "option_name") else ""
     return removed or f"{one_line(mistake.format_message())} Type --help to see the options."
 
 
-def _path(context: Any, word: str) -> str:
+def path_of(context: Any, word: str) -> str:
     """Return a command or option after the names of the commands above it, without the program's."""
     while context is not None and context.parent is not None:
         word, context = f"{context.info_name} {word}", context.parent

@@ -1,21 +1,22 @@
 """``view``: every episode of run folders in a browser, or as static files."""
 
-from __future__ import annotations
-
+import asyncio
 import shlex
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from orchestrator.cli.options import MovedData, RunFolders
 from orchestrator.cli.printing import print_lines
-
-if TYPE_CHECKING:
-    from orchestrator.view.page import ViewPage
+from orchestrator.storage.run_folder import check_distinct, stored_sweep
+from orchestrator.view.bundle import write_bundle
+from orchestrator.view.catalog import run_names
+from orchestrator.view.loopback import serving
+from orchestrator.view.page import ViewPage
 
 REPORT_S = 10.0
 """Seconds between two lines of progress."""
@@ -36,12 +37,10 @@ def view(
 
     The page is served on loopback only. Stop with Ctrl-C.
     """
-    import asyncio
-
-    from orchestrator.view.catalog import run_names
-    from orchestrator.view.page import ViewPage
-
-    runs = run_names(_check_runs(folders))
+    check_distinct(folders)
+    for folder in folders:
+        stored_sweep(folder)
+    runs = run_names(folders)
     if output is not None:
         _write_bundle(runs, data, output, not no_pictures)
     else:
@@ -49,8 +48,6 @@ def view(
 
 
 def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_pictures: bool) -> None:
-    from orchestrator.view.bundle import write_bundle
-
     next_report = time.monotonic() + REPORT_S
     for state in write_bundle(runs, data, target, with_pictures):
         if time.monotonic() > next_report:
@@ -66,32 +63,17 @@ def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_p
         print_lines(["before you publish it, see docs/data-sources.md for the licenses of the pictures"])
 
 
-def _check_runs(folders: list[Path]) -> list[Path]:
-    """Return the folders; raises RunFolderError for a folder that holds no run or is named twice."""
-    from orchestrator.storage.run_folder import check_distinct, stored_sweep
-
-    check_distinct(folders)
-    for folder in folders:
-        stored_sweep(folder)
-    return folders
-
-
 async def _serve(page: ViewPage, port: int) -> None:
-    import asyncio
-
-    from orchestrator.view.loopback import serving
-
+    """Serve the page until a signal comes, or until watching the folders fails."""
     stopped = asyncio.Event()
     async with serving(page, port) as address:
-        loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped.set)
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
         print(f"open {address} in a browser on this machine; Ctrl-C stops")
         watching, stop = asyncio.create_task(page.watch()), asyncio.create_task(stopped.wait())
-        await asyncio.wait({watching, stop}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (watching, stop):
+        done, pending = await asyncio.wait({watching, stop}, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
             task.cancel()
-        results = await asyncio.gather(watching, stop, return_exceptions=True)
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
+        await asyncio.gather(*pending, return_exceptions=True)
+        for task in done:
+            task.result()

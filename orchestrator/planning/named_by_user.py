@@ -6,26 +6,23 @@ variables, data and models on the command line, in their own sweep file (named a
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from actors.text.redaction import redact_address
-from envs import regular
 from envs.errors import RunFolderError
 from orchestrator.datasets.sources import parse_address
 from orchestrator.datasets.staging import has_lines
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.storage.run_folder import RESOLVED
 from sweeps.checkpoint import checkpoint_folder
 from sweeps.endpoint import Endpoint
 from sweeps.load import load
 from sweeps.registry import describe_code, judges, registry
 from sweeps.spec import ModelSpec, Sweep
-from sweeps.sweep_file import LARGEST, SweepError
+from sweeps.sweep_file import RESOLVED
 
 THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 LOCAL_SERVICE = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?(/[\w./-]*)?")
@@ -86,13 +83,7 @@ def check_tracking(folder: Path, uri: str) -> None:
 
 def read_own_sweep(path: Path | None) -> Sweep | None:
     """Return the sweep of a file that the user has named, which may be the resolved sweep of a run folder; raises SweepError."""
-    if path is None or path.name != RESOLVED:
-        return None if path is None else load(path)
-    try:
-        return Sweep(**tomllib.loads(regular.read_bytes(path, LARGEST).decode()))
-    except (OSError, ValueError, TypeError, RecursionError) as problem:
-        reason = getattr(problem, "strerror", None) or str(problem).partition("\n")[0]
-        raise SweepError(f"{path} is no sweep that this version reads ({reason})") from None
+    return None if path is None else load(path)
 
 
 def _unnamed(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str]) -> Iterator[str]:

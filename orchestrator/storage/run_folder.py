@@ -30,9 +30,10 @@ from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.planned_episodes import KEY, filter_planned, key_chunks
 from orchestrator.storage.schemas import UNREADABLE
 from sweeps.spec import Sweep
+from sweeps.sweep_file import RESOLVED as RESOLVED
 from sweeps.validation import drop_removed
 
-RESOLVED, PLAN, KEYS = "sweep.resolved.toml", "plan.json", "plan.parquet"
+PLAN, KEYS = "plan.json", "plan.parquet"
 BAD_LINES = "bad_lines.json"
 """The data lines that ``skip_bad`` left out; absent if there are none."""
 NOT_IDENTITY = {

@@ -24,8 +24,8 @@ def _help_lines(command: Any, path: str) -> Iterator[str]:
         names = ", ".join((*parameter.opts, *parameter.secondary_opts))
         default = f" [{parameter.default}]" if parameter.default else ""
         yield f"  {names} {parameter.metavar or ''}{default}{' (required)' * parameter.required}: {parameter.help}"
-    for name, child in getattr(command, "commands", {}).items():
-        yield from _help_lines(child, f"{path} {name}")
+    for name in getattr(command, "commands", {}):
+        yield from _help_lines(command.get_command(None, name), f"{path} {name}")
 
 
 def listings() -> str:

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from orchestrator.cli.user_errors import Commands
+from orchestrator.cli.lazy import Commands
 from proactive_bridges.command import publish as command
 from proactive_bridges.publish import PublishError, prepare_upload, publish
 from tests.orchestrator.uploadhub import UploadHub, serving

@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 from envs import SCENARIOS
 from envs.samples import load_samples
 from orchestrator.cli import run
-from orchestrator.cli.main import app, omit_types
+from orchestrator.cli.main import app
 from orchestrator.cli.printing import print_json, text_table
 from orchestrator.cli.prompt import _parse_address
 from orchestrator.cli.removed import IN_EXTRAS, REMOVED
 from orchestrator.storage.software import version
 from orchestrator.storage.status import write_status
-from sweeps.load import build
+from sweeps.load import build, load
 from tests.orchestrator.report import runs
 
 CORE = {
@@ -48,12 +48,11 @@ def read_json(*args: object) -> Any:
 
 def commands(command: Any, path: str = "") -> dict[str, Any]:
     """Return the commands without subcommands by what is typed."""
-    children = getattr(command, "commands", None)
-    if children is None:
+    if not hasattr(command, "commands"):
         return {path: command}
     found = {}
-    for name, child in children.items():
-        found |= commands(child, f"{path} {name}".strip())
+    for name in command.commands:
+        found |= commands(command.get_command(None, name), f"{path} {name}".strip())
     return found
 
 
@@ -96,7 +95,6 @@ def test_removed_names_are_not_commands_or_options_of_the_core() -> None:
 def test_help_shows_types_of_options_with_a_value_alone_and_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     program = get_command(app)
-    omit_types(program)
     texts = []
     for name in CORE:
         with redirect_stdout(StringIO()) as output, pytest.raises(SystemExit):
@@ -188,6 +186,27 @@ def test_a_plan_has_a_row_per_model_and_its_json_one_per_cell(demo_data: Path, t
     assert listing["cells"][0].keys() == {"model", "scenario", "condition", "protocol", "cell", "planned", "done"}
     more = call("plan", "sweeps/baselines.toml", "--model", "guess", "--set", f"data={demo_data}", "--output", tmp_path)
     assert "named twice" in more.stderr or "guess" in more.stdout
+
+
+def test_the_sweep_of_a_run_folder_plans_and_resumes_that_folder(folder: Path, demo_data: Path) -> None:
+    stored = folder / "sweep.resolved.toml"
+    assert (
+        call("plan", stored).stdout.startswith("28 cells, 28 episodes, 28 done")
+        or "28 done" in call("plan", stored).stdout
+    )
+    assert load(stored, ["seed=7"]).seed == 7 and load(stored).output == str(folder)
+    assert f"type `proactive-sweep run {stored}`" in call("run", folder).stderr
+    assert "add models to the file" in call("plan", stored, "--model", "guess").stderr
+
+
+def test_a_plan_with_a_missing_model_folder_ends_with_2(demo_data: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        f'data = "{demo_data}"\nscenarios = ["QD"]\n[[model]]\nname = "m"\nsource = "{tmp_path}/none"\n'
+    )
+    done = call("plan", tmp_path / "s.toml")
+    assert (
+        done.exit_code == 2 and f"folder {tmp_path}/none does not exist" in done.stderr and "10 episodes" in done.stdout
+    )
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_data_are_named_or_in_the_environment_or_missing(tmp_path: Path, monkeyp
     assert sweep_source.find_data("here", tmp_path) == str(Path("here").absolute())
     assert sweep_source.find_data("", tmp_path) == "s3://bucket/data"
     monkeypatch.delenv(sweep_source.DATA_VARIABLE)
-    monkeypatch.setattr("envs.installed.offers", lambda kind: {})
+    monkeypatch.setattr(sweep_source, "offers", lambda kind: {})
     with pytest.raises(UserError, match=r"--data DIR or PROACTIVE_SWEEP_DATA.*extras/demo"):
         sweep_source.find_data("", tmp_path)
 

@@ -186,9 +186,9 @@ def test_own_sweep_is_a_sweep_file_or_a_resolved_one(demo_data, tmp_path):
     sweep = runs.sweep(demo_data, ["oracle"])
     path = tmp_path / run_folder.RESOLVED
     path.write_text(run_folder.sweep_toml(sweep))
-    assert read_own_sweep(path) == sweep and read_own_sweep(None) is None
-    path.write_text("name = 1")
-    with pytest.raises(SweepError, match="is no sweep that this version reads"):
+    assert read_own_sweep(path) == sweep.model_copy(update={"output": str(tmp_path)}) and read_own_sweep(None) is None
+    path.write_text('name = "x"')
+    with pytest.raises(SweepError, match="'data' is missing"):
         read_own_sweep(path)
 
 

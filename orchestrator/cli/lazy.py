@@ -1,0 +1,97 @@
+"""Commands that are imported when they are typed, so that ``--help`` imports none of them."""
+
+import importlib
+import re
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from envs.errors import UserError
+from envs.installed import PackageError
+from orchestrator.cli.removed import removed_sentence
+from orchestrator.cli.user_errors import path_of, report_user_errors
+
+
+class Commands(TyperGroup):
+    """The commands; user errors become one sentence wherever they are raised, also while arguments are parsed."""
+
+    is_listing = False
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was typed."""
+        with report_user_errors():
+            return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that was typed; raises UserError for one that an earlier release had."""
+        if args[0] not in self.commands and (sentence := removed_sentence(path_of(ctx, args[0]))):
+            raise UserError(sentence)
+        return super().resolve_command(ctx, args)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command with its arguments and options; in a list of commands, only with its help."""
+        command = super().get_command(ctx, cmd_name)
+        return command if self.is_listing or command is None else load(command)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the list of commands."""
+        self.is_listing = True
+        super().format_help(ctx, formatter)
+        self.is_listing = False
+
+
+def defer(target: str) -> Callable[[], None]:
+    """Return a stand-in for the command ``module:function``, with the first line of its docstring."""
+
+    def stand_in() -> None: ...
+
+    stand_in.__doc__ = read_summary(target)
+    stand_in.target = target  # type: ignore[attr-defined]
+    return stand_in
+
+
+def read_summary(target: str) -> str:
+    """Return the first line of a function's docstring, read from its source; empty if there is none."""
+    module, _, function = target.partition(":")
+    try:
+        spec = find_spec(module)
+        text = Path(str(spec.origin)).read_text(encoding="utf-8") if spec else ""
+    except (ImportError, OSError, ValueError):
+        return ""
+    match = re.search(rf'^def {function}\(.*?^    """(.*?)(?:"""|\n)', text, re.DOTALL | re.MULTILINE)
+    return match[1] if match else ""
+
+
+def load(command: Any) -> Any:
+    """Return the command of a stand-in, and any other as it is; raises PackageError if it cannot be imported."""
+    target = getattr(command.callback, "target", "")
+    if target:
+        module, _, function = target.partition(":")
+        program = typer.Typer(add_completion=False)
+        try:
+            program.command(command.name)(getattr(importlib.import_module(module), function))
+        except Exception as problem:  # a foreign module may raise anything
+            if module.startswith("orchestrator."):
+                raise
+            raise PackageError(f"the command {command.name} cannot be imported from {target} ({problem})") from problem
+        command = typer.main.get_command(program)
+    omit_types(command)
+    return command
+
+
+def omit_types(command: Any) -> None:
+    """Omit ``<bool>`` of flags and ``<list[Path]>`` of arguments from the help of a command."""
+    list_parameters = command.get_params
+
+    def get_params(context: Any) -> Any:
+        parameters = list_parameters(context)
+        for parameter in parameters:
+            if parameter.param_type_name == "argument" or parameter.is_flag:
+                parameter.display_type_rich = lambda *_, **__: None
+        return parameters
+
+    command.get_params = get_params
