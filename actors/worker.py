@@ -26,7 +26,9 @@ from actors.playing.judge_runner import JudgeRunner, LeasedAnswer
 from actors.playing.records import EpisodeBatch, VerdictBatch
 from actors.playing.served_judge import RemoteJudge, ServedJudge
 from actors.playing.turn_judge import TurnJudge
-from actors.trial import certify, trial
+from actors.trial.certificate import Certificate
+from actors.trial.certify import record_inputs
+from actors.trial.trial import TrialReport, run_trial
 from sweeps.spec import Judge, ModelSpec
 
 read_output = ray.remote(num_cpus=0, max_retries=0)(read_excerpt)
@@ -144,11 +146,11 @@ class Worker:
             return JudgeRunner(self.plan, self.judge, self.served.backend, in_flight)
         return EpisodeRunner(self.plan, self.backends, in_flight, self.turn_judge)
 
-    async def certify(self, ordinals: Mapping[str, Sequence[int]]) -> dict[str, certify.InputReport]:
+    async def certify(self, ordinals: Mapping[str, Sequence[int]]) -> dict[str, Certificate]:
         """Record the inputs of each model for the certificate, before any request is in flight."""
         models = {model.name: model for model in self.models}
         return {
-            name: await certify.record_inputs(self.plan, models[name], self.backends[name], self.data, episodes)
+            name: await record_inputs(self.plan, models[name], self.backends[name], self.data, episodes)
             for name, episodes in ordinals.items()
         }
 
@@ -190,10 +192,10 @@ class Worker:
         """Return why the engines answer no request now; empty if they do."""
         return "; ".join(filter(None, (backend.describe_trouble() for backend in self.backends.values())))
 
-    async def try_model(self, ordinals: Sequence[int]) -> trial.TrialReport:
+    async def try_model(self, ordinals: Sequence[int]) -> TrialReport:
         """Run the trial of ``models try`` on a started worker; its only engine is closed afterwards."""
         (model,) = self.models
-        return await trial.run_trial(self.plan, model, self.backends[model.name], self.data, ordinals)
+        return await run_trial(self.plan, model, self.backends[model.name], self.data, ordinals)
 
     async def close(self) -> None:
         """Release every engine; the driver kills the actor afterwards."""

@@ -104,20 +104,6 @@ class Checkpoint:
         """Return its ``generation_config.json``; empty without one."""
         return self._table("generation_config.json")
 
-    @property
-    def start_token_by(self) -> str:
-        """Return what writes the start token: ``template``, ``tokenizer``, ``both``, or empty for neither."""
-        tokenizer = self._table("tokenizer_config.json")
-        token = tokenizer.get("bos_token")
-        token = token.get("content") if isinstance(token, dict) else token
-        if not isinstance(token, str) or not token:
-            return ""
-        by_template = "bos_token" in (self.template or "") or token in (self.template or "")
-        by_tokenizer = tokenizer.get("add_bos_token") is True
-        if "add_bos_token" not in tokenizer:
-            by_tokenizer = token in str(self._table("tokenizer.json").get("post_processor"))
-        return "both" if by_template and by_tokenizer else "template" * by_template or "tokenizer" * by_tokenizer
-
     def limits(self, model: ModelSpec) -> tuple[Limit, ...]:
         """Return what the checkpoint cannot take on the model's engine."""
         joined = model.backend == "transformers" or self.config.get("model_type") in JOINED_BY_VLLM

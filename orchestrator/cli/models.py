@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -60,13 +59,13 @@ def check(names: Names = None, gpu_type: GpuType = "h200", as_json: AsJson = Fal
         raise UserError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
     models, file = split_sweep(names or [])
     specs, sweep = checkpoint_specs(models, file, judging=True), load(file) if file else None
-    rows = check_models(specs, gpu_type, imports=bool(names), sweep=sweep)
+    rows = check_models(specs, gpu_type, packages=bool(names), sweep=sweep)
     notes = [] if sweep is None else _overflow_notes(sweep)
     if as_json:
-        print_json({"models": [{**asdict(row), "ok": row.ok} for row in rows], "notes": notes})
+        print_json({"models": [{"model": row.model, **row.cells, "ok": row.ok} for row in rows], "notes": notes})
     else:
         heads = ("model", "can play", "pictures", "memory", "license")
-        lines = [*(line for row in rows for line in row.faults), *notes]
+        lines = [*(line for row in rows for line in row.lines), *notes]
         show(text_table(heads, (row.summary for row in rows)), *map(printable, lines), min_width=CHECK_WIDTH)
     _exit(row.ok for row in rows)
 
@@ -112,26 +111,28 @@ def _try(models: list[str], sweep: Path | None, data: Path | None, backend: str,
         rows.append(row)
         print(printable(f"{row.model}: {row.wrong or 'ok'}"), file=sys.stderr)
     if as_json:
-        print_json([row.table() for row in rows])
+        print_json([{**row._asdict(), "ok": not row.wrong} for row in rows])
     else:
-        heads = ("model", "load time, s", "GiB", "tokens/picture", "episodes/s", "cut short", "input", "wrong")
+        heads = ("model", "load time, s", "GiB", "episodes/s", "cut short", "input", "wrong")
         show(text_table(heads, (row.cells for row in rows)), min_width=WIDE)
-    _exit(row.ok for row in rows)
+    _exit(not row.wrong for row in rows)
 
 
 def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: str, output: Path, as_json: bool) -> None:
     """Compare the input that each engine gets with the package's own, and store a certificate."""
-    if not models and sweep is None:
-        raise UserError("name models, checkpoint folders or a sweep to prove")
     proofs = []
     for model in model_try.models(models, sweep, backend, services=True):
         proofs.append(model_try.prove_and_store(model, sweep, data, output))
         print(printable(f"{model.name}: {proofs[-1].verdict}"), file=sys.stderr, flush=True)
     if as_json:
-        print_json([asdict(proof) for proof in proofs])
+        print_json([proof._asdict() for proof in proofs])
     else:
         cells = ((proof.model, proof.engine, proof.verdict, proof.outcome) for proof in proofs)
-        notes = (printable(proof.change) for proof in proofs if proof.changed)
+        notes = (
+            printable(f"{proof.model} differs from its certificate in {proof.folder}: {'; '.join(proof.changed)}")
+            for proof in proofs
+            if proof.changed
+        )
         show(text_table(("model", "engine", "verdict", "outcome"), cells), *notes, min_width=WIDE)
     _exit(proof.ok for proof in proofs)
 

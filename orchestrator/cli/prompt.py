@@ -8,9 +8,6 @@ from actors.text.printable import printable
 from envs.errors import UserError
 from sweeps.protocol import ZERO_SHOT, Protocol
 
-SAMPLE_ANSWER = "(the model's answer)"
-"""Stands for the answer in the input of a judge."""
-
 
 def print_prompt(
     address: str, model: str, sweep: Path | None, data: Path, judge: str, backend: str, as_json: bool
@@ -20,13 +17,13 @@ def print_prompt(
     from orchestrator.inspection.checkpoint_entry import checkpoint_spec, own_entry
     from sweeps.load import build_cell
 
-    scenario, sample, condition, protocol, turn = _parse_address(address)
+    scenario, number, condition, protocol, turn = _parse_address(address)
     entry = own_entry(model, sweep, backend) or checkpoint_spec(model, backend)
     cell = build_cell(scenario, condition, entry or model, protocol, sweep)
-    judge_spec = preview.find_judge(judge, SAMPLE_ANSWER if judge else "", protocol, turn)
-    sample_view, pool = preview.find_sample(data, cell.scenario, sample)
+    judge_spec = preview.find_judge(judge, protocol, turn)
+    sample, pool = preview.find_sample(data, cell.scenario, number)
     try:
-        conversation = preview.build_prompt(sample_view, pool, cell, 0, turn, judge_spec, SAMPLE_ANSWER)
+        request = preview.find_request(sample, pool, cell, turn, judge_spec)
     except ValueError as reason:
         raise UserError(str(reason)) from None
     reader = judge_spec.model if judge_spec else cell.model
@@ -34,12 +31,12 @@ def print_prompt(
     if as_json:
         if not has_template:
             raise UserError("token ids need a model: name one, or the folder of a checkpoint")
-        print(json.dumps(preview.token_ids(reader, data, conversation, sample_view)))
+        print(json.dumps(preview.token_ids(reader, data, request)))
         return
-    text = preview.apply_chat_template(reader, conversation) if has_template else None
+    text = preview.apply_chat_template(reader, request) if has_template else None
     if has_template and text is None and reader.backend != "builtin":
         print(f"{reader.name} is not on this disk: showing the conversation without its chat template", file=sys.stderr)
-    print(printable(preview.format_messages(conversation) if text is None else text))
+    print(printable(preview.format_messages(preview.shown_messages(request)) if text is None else text))
 
 
 def _parse_address(address: str) -> tuple[str, int, str, Protocol, int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from actors.text.printable import printable
 from actors.trial.certify import LIMIT_S
 from orchestrator.execution.worker_pool import WorkerHandle, record_inputs
-from orchestrator.inspection.certificate import add_certificate, certify, describe_change
+from orchestrator.inspection.certificate import add_certificate, describe_change
 from orchestrator.planning.plan import Plan
 from sweeps.spec import ModelSpec
 
@@ -43,9 +43,7 @@ class Certifier:
 
     async def _certify(self, worker: WorkerHandle, models: Sequence[ModelSpec]) -> None:
         ordinals = {model.name: self.plan.first_ordinals(model.name) for model in models}
-        reports = await record_inputs(worker, ordinals, TIMEOUT_S)
-        for model in models:
-            certificate = certify(model, reports[model.name])
-            log.info("%s: %s", model.name, certificate.describe())
-            if changed := add_certificate(self.folder, model.name, certificate):
-                print(printable(describe_change(model.name, changed)), file=sys.stderr, flush=True)
+        for name, certificate in (await record_inputs(worker, ordinals, TIMEOUT_S)).items():
+            log.info("%s: %s", name, certificate.describe())
+            if changed := add_certificate(self.folder, name, certificate):
+                print(printable(describe_change(name, changed)), file=sys.stderr, flush=True)

@@ -100,7 +100,7 @@ async def _run_trial(worker: Any, model: ModelSpec, sweep: Sweep, plan: Plan) ->
 def _save_rate(folder: Path, model: ModelSpec, sweep: Sweep, row: Row) -> None:
     """Save the observed rate of a model that uses GPUs; forecasts of sweeps in sibling folders read it from here."""
     nodes = ray_cluster.gpu_nodes()
-    kind = WORK_KINDS.get(model_try.protocol(sweep), "")
+    kind = WORK_KINDS.get(sweep.protocols[0] if len(sweep.protocols) == 1 else None, "")
     if not (nodes and nodes[0].accelerator and model.gpus and row.rate and row.loads is not None and kind):
         return
     observed = ObservedRate(row.episodes, row.episodes / row.rate, (row.loads,))

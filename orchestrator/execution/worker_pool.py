@@ -13,7 +13,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from actors.engine.backend import ModelStopped
 from actors.engine.in_flight import StartReport
 from actors.node.process_output import WorkerAddress
-from actors.trial.certify import InputReport
+from actors.trial.certificate import Certificate
 from actors.worker import Worker
 from orchestrator.execution.cluster_view import Holding, placed_node
 from orchestrator.execution.gpu_placement import GpuPlacement
@@ -269,21 +269,17 @@ class WorkerPool:
 
 async def record_inputs(
     worker: WorkerHandle, ordinals: Mapping[str, Sequence[int]], timeout: float
-) -> dict[str, InputReport]:
-    """Return model -> the inputs that a worker makes of the first requests of these episodes.
-
-    If the worker fails or takes too long, the reports only hold the reason.
-    """
+) -> dict[str, Certificate]:
+    """Return model -> the certificate that a worker makes of these episodes; only its reason if the worker fails or is late."""
     try:
-        reports: dict[str, InputReport] = await asyncio.wait_for(
-            resolve(worker.actor.certify.remote(ordinals)), timeout
-        )
-        return reports
+        made: dict[str, Certificate] = await asyncio.wait_for(resolve(worker.actor.certify.remote(ordinals)), timeout)
+        return made
     except TimeoutError:
         reason = f"it took longer than {timeout:.0f} s"
     except RayTaskError as problem:
         reason = str(problem.cause)
-    return {name: InputReport(reason=reason) for name in ordinals}
+    models = (model for model in worker.models if model.name in ordinals)
+    return {model.name: Certificate(source=model.source, backend=model.backend, reason=reason) for model in models}
 
 
 async def resolve(ref: Any) -> Any:

@@ -1,14 +1,12 @@
-"""Model entries for checkpoints that no sweep names: a folder, or a model on another engine."""
+"""Model entries for the names of a command line: of a sweep, of those that ship, or of a checkpoint's folder."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
 
 from sweeps.checkpoint import with_limits
 from sweeps.load import SweepError, find_models
 from sweeps.spec import ModelSpec
-from sweeps.sweep_file import read_sweep
 
 ENGINES = ("transformers", "vllm")
 """Backends that tokenize in this process."""
@@ -31,18 +29,8 @@ def own_entry(name: str, sweep: Path | None, backend: str = "") -> ModelSpec | N
 
     Raises SweepError.
     """
-    if sweep is None or not (name and name in played_names(read_sweep(sweep))):
-        return None
-    (entry,) = find_models([name], sweep)
-    return with_limits(entry.model_copy(update={"backend": backend, "limits": ()})) if backend else entry
-
-
-def played_names(table: Mapping[str, Any]) -> set[str]:
-    """Return the names in ``models`` and the ``[[model]]`` tables of a parsed sweep file."""
-    entries = (table.get(key, []) for key in ("models", "model"))
-    listed = [entry for value in entries for entry in (value if isinstance(value, list) else [value])]
-    names = (entry.get("name") if isinstance(entry, dict) else entry for entry in listed)
-    return {name for name in names if isinstance(name, str)}
+    played = {entry.name: entry for entry in find_models([], sweep)} if sweep and name else {}
+    return _on_engine(played[name], backend) if name in played else None
 
 
 def checkpoint_spec(model: str, backend: str = "") -> ModelSpec | None:
@@ -53,10 +41,14 @@ def checkpoint_spec(model: str, backend: str = "") -> ModelSpec | None:
     if backend and backend not in ENGINES:
         raise SweepError(f"--backend must be {' or '.join(ENGINES)}, not {backend!r}")
     if not model or not Path(model).is_dir() or any(model == shipped.name for shipped in find_models([])):
-        entry = find_models([model])[0] if model and backend else None
-        return with_limits(entry.model_copy(update={"backend": backend, "limits": ()})) if entry else None
+        return _on_engine(find_models([model])[0], backend) if model and backend else None
     if not (Path(model) / "config.json").is_file():
         raise SweepError(f"{model} is a folder without config.json; name the folder of a checkpoint")
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", Path(model).resolve().name).lstrip(".-_+") or "checkpoint"
-    engine: Literal["vllm", "transformers"] = "vllm" if backend == "vllm" else "transformers"
-    return with_limits(ModelSpec(name=name, source=model, backend=engine, gpus=0, max_images=256))
+    entry = ModelSpec(name=name, source=model, backend="transformers", gpus=0, max_images=256)
+    return _on_engine(entry, backend or "transformers")
+
+
+def _on_engine(entry: ModelSpec, backend: str) -> ModelSpec:
+    """Return the entry on another engine, with the limits that its checkpoint has there."""
+    return with_limits(entry.model_copy(update={"backend": backend, "limits": ()})) if backend else entry

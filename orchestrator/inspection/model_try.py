@@ -1,19 +1,19 @@
-"""``models try``: the plan of a model's trial and its row in the table; a failure is a sentence in the last cell."""
+"""``models try``: the plan of a model's trial and the row that judges it; a failure is a sentence in the last cell."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from actors.engine.backend import Backend
 from actors.engine.registry import open_engine, open_without_weights
 from actors.text.printable import error_text
-from actors.trial.certify import InputReport, package_versions, record_inputs
+from actors.trial.certificate import Certificate
+from actors.trial.certify import package_versions, record_inputs
 from actors.trial.trial import TrialReport
 from envs import SCENARIOS
 from envs.samples import BadData
-from orchestrator.inspection.certificate import Certificate, add_certificate, certify
+from orchestrator.inspection.certificate import add_certificate
 from orchestrator.inspection.checkpoint_entry import checkpoint_specs
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
@@ -30,8 +30,7 @@ UNANSWERED = ("unprocessable", "overflow", "refused")
 GIB = 2**30
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """The outcome of one model's trial."""
 
     model: str
@@ -40,8 +39,6 @@ class Row:
     host: float | None = None
     gpu: float | None = None
     """GiB of host memory, and of the worker's GPUs."""
-    picture: int | None = None
-    """Tokens of the first picture."""
     rate: float | None = None
     """Episodes per second."""
     episodes: int = 0
@@ -55,91 +52,15 @@ class Row:
     """The fault, in one sentence; empty if none."""
 
     @property
-    def ok(self) -> bool:
-        """Return True if the trial found no fault."""
-        return not self.wrong
-
-    @property
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the row."""
         memory = " + ".join(f"{size:.1f} {where}" for size, where in ((self.gpu, "GPU"), (self.host, "host")) if size)
-        return (
-            self.model, _number(self.loads, 1), memory or "-", _number(self.picture, 0), _number(self.rate, 2),
-            f"{self.ended} of {self.episodes}", self.input or "-", self.wrong or "nothing",
-        )  # fmt: skip
-
-    def table(self) -> dict[str, Any]:
-        """Return the row as a JSON object."""
-        return {**asdict(self), "ok": self.ok}
+        loads, rate = ("-" if n is None else f"{n:.{digits}f}" for n, digits in ((self.loads, 1), (self.rate, 2)))
+        cut = f"{self.ended} of {self.episodes}"
+        return self.model, loads, memory or "-", rate, cut, self.input or "-", self.wrong or "nothing"
 
 
-def models(names: Sequence[str], sweep: Path | None, backend: str = "", services: bool = False) -> list[ModelSpec]:
-    """Return the models to try: by name, by checkpoint folder, or those of a sweep; raises SweepError.
-
-    Of a sweep's models, ``services`` (for certificates) keeps services and drops policies; without it, the reverse.
-    """
-    if not names and sweep is None:
-        raise SweepError("models try loads every model: name models or checkpoint folders, or a sweep")
-    entries = checkpoint_specs(names, sweep, backend)
-    without = "builtin" if services else "openai"
-    return entries if names else [model for model in entries if model.backend != without]
-
-
-def plan_trial(model: ModelSpec, sweep: Path | None, data: Path | None) -> tuple[Sweep, Plan]:
-    """Plan two samples per scenario and condition, of a sweep or by default; raises SweepError or BadData."""
-    conditions = TEXT_CONDITIONS if "no pictures" in model.limits else CONDITIONS
-    tried = load(sweep) if sweep else default_sweep(data or Path("outputs/demo-data"), conditions)
-    few = Selection(limit=SAMPLES, filtered=tried.selection.filtered)
-    tried = tried.model_copy(
-        update={
-            "models": (model,),
-            "data": str(data) if data else tried.data,
-            "selection": few,
-            "open_ended": tried.open_ended.model_copy(update={"selection": few}),
-            "protocols": tuple(dict.fromkeys(Protocol.OEG if p.is_open_ended else p for p in tried.protocols)),
-            "judge": None,
-        }
-    )
-    plan = build_plan(tried)
-    if not plan.total:
-        raise BadData(
-            f"{tried.data} has no episode for {model.name} under {', '.join(c.name for c in tried.conditions)}"
-        )
-    return tried, plan
-
-
-def default_sweep(data: Path, conditions: Sequence[str] = CONDITIONS) -> Sweep:
-    """Return a sweep of conditions over the scenarios of a benchmark folder; raises BadData if it has none."""
-    scenarios = [name for name, game in SCENARIOS.items() if (data / f"{game.stem}_preprocessed.jsonl").is_file()]
-    if not scenarios:
-        raise BadData(f"{data} has no benchmark; name one with --data DIR (`proactive-sweep data demo DIR` draws one)")
-    return build({"name": "models-try", "data": str(data), "models": ["oracle"], "conditions": list(conditions),
-                  "scenarios": scenarios}, "models try")  # fmt: skip
-
-
-def trial_row(model: ModelSpec, loads: float, report: TrialReport) -> Row:
-    """Return the row of a model that loaded and played."""
-    episodes = sum(report.endings.values())
-    ended = sum(report.endings.get(name, 0) for name in UNANSWERED)
-    gpu, certificate = None if report.gpu is None else report.gpu / GIB, certify(model, report.inputs)
-    unequal = certificate.describe() if certificate.status == "unequal" else ""
-    return Row(
-        model.name, loads, report.host / GIB, gpu, report.picture, episodes / report.seconds, episodes, ended,
-        certificate.describe(), certificate.status, unequal or (report.reason if ended else ""),
-    )  # fmt: skip
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def protocol(sweep: Sweep) -> Protocol | None:
-    """Return the protocol of a sweep; None if it has several, because their rates are not measured apart."""
-    return sweep.protocols[0] if len(sweep.protocols) == 1 else None
-
-
-@dataclass(frozen=True)
-class Proof:
+class Proof(NamedTuple):
     """One model's input, compared with the package's call and with the certificate stored before."""
 
     model: str
@@ -159,15 +80,72 @@ class Proof:
         """Return True if the input equals the stored certificate and, as far as known, the package's call."""
         return self.status in ("equal", "request only") and not self.changed
 
-    @property
-    def change(self) -> str:
-        """Return one sentence on what differs from the stored certificate."""
-        return f"{self.model} differs from its certificate in {self.folder}: {'; '.join(self.changed)}"
+
+def models(names: Sequence[str], sweep: Path | None, backend: str = "", services: bool = False) -> list[ModelSpec]:
+    """Return the models to try: by name, by checkpoint folder, or those of a sweep; raises SweepError.
+
+    Of a sweep's models, ``services`` (for certificates) keeps services and drops policies; without it, the reverse.
+    """
+    if not names and sweep is None:
+        raise SweepError("name models, folders of checkpoints or a sweep to try")
+    entries = checkpoint_specs(names, sweep, backend)
+    without = "builtin" if services else "openai"
+    return entries if names else [model for model in entries if model.backend != without]
+
+
+def plan_trial(model: ModelSpec, sweep: Path | None, data: Path | None) -> tuple[Sweep, Plan]:
+    """Plan two samples per scenario and condition, of a sweep or by default; raises SweepError or BadData."""
+    tried = _sweep(model, sweep, data)
+    few = Selection(limit=SAMPLES, filtered=tried.selection.filtered)
+    protocols = dict.fromkeys(Protocol.OEG if p.is_open_ended else p for p in tried.protocols)
+    open_ended = tried.open_ended.model_copy(update={"selection": few})
+    changes = {"selection": few, "open_ended": open_ended, "protocols": tuple(protocols), "judge": None}
+    tried = tried.model_copy(update=changes)
+    plan = build_plan(tried)
+    if not plan.total:
+        names = ", ".join(condition.name for condition in tried.conditions)
+        raise BadData(f"{tried.data} has no episode for {model.name} under {names}")
+    return tried, plan
+
+
+def _sweep(model: ModelSpec, path: Path | None, data: Path | None) -> Sweep:
+    """Return a sweep of this model alone: of the file, or of the default conditions over a benchmark folder."""
+    if path:
+        sweep = load(path)
+    else:
+        folder = data or Path("outputs/demo-data")
+        names = [name for name, game in SCENARIOS.items() if (folder / f"{game.stem}_preprocessed.jsonl").is_file()]
+        if not names:
+            raise BadData(
+                f"{folder} has no benchmark; name one with --data DIR (`proactive-sweep data demo DIR` draws one)"
+            )
+        conditions = TEXT_CONDITIONS if "no pictures" in model.limits else CONDITIONS
+        table = {"data": str(folder), "models": ["oracle"], "conditions": list(conditions), "scenarios": names}
+        sweep = build({"name": "models-try", **table}, "models try")
+    return sweep.model_copy(update={"models": (model,), "data": str(data or sweep.data)})
+
+
+def trial_row(model: ModelSpec, loads: float, report: TrialReport) -> Row:
+    """Return the row of a model that loaded and played."""
+    episodes, certificate = sum(report.endings.values()), report.certificate
+    ended = sum(report.endings.get(name, 0) for name in UNANSWERED)
+    unequal = certificate.describe() if certificate.status == "unequal" else ""
+    return Row(
+        model.name, loads, report.host / GIB, None if report.gpu is None else report.gpu / GIB, episodes / report.seconds,
+        episodes, ended, certificate.describe(), certificate.status, unequal or (report.reason if ended else ""),
+    )  # fmt: skip
 
 
 def prove_and_store(model: ModelSpec, sweep: Path | None, data: Path | None, output: Path) -> Proof:
-    """Prove a model and store its certificate in the folder of its backend if that has none; raises like ``prove``."""
-    certificate, folder = prove(model, sweep, data), output / model.backend
+    """Certify a model for the cells of a sweep, and store it in the folder of its backend if that has no certificate.
+
+    Raises SweepError or BadData. If the engine cannot be opened, the certificate holds the reason.
+    """
+    played = _sweep(model, sweep, data)
+    if not Path(played.data).is_dir():
+        raise BadData(f"{played.data} is not a folder on this machine; name one with --data DIR")
+    plan, folder = build_plan(played), output / model.backend
+    certificate = asyncio.run(_record(plan, model, Path(played.data)))
     folder.mkdir(parents=True, exist_ok=True)
     changed = add_certificate(folder, model.name, certificate)
     verdict = "unequal to its certificate" if changed else certificate.status
@@ -176,29 +154,17 @@ def prove_and_store(model: ModelSpec, sweep: Path | None, data: Path | None, out
     )  # fmt: skip
 
 
-def prove(model: ModelSpec, sweep: Path | None, data: Path | None) -> Certificate:
-    """Return the certificate of a model for the cells of a sweep; raises SweepError or BadData.
-
-    If the engine cannot be opened, the certificate holds the reason.
-    """
-    played = load(sweep) if sweep else default_sweep(data or Path("outputs/demo-data"))
-    folder = data or Path(played.data)
-    if not folder.is_dir():
-        raise BadData(f"{folder} is not a folder on this machine; name one with --data DIR")
-    plan = build_plan(played.model_copy(update={"models": (model,), "data": str(folder)}))
-    return certify(model, asyncio.run(_record(plan, model, folder, plan.first_ordinals(model.name))))
-
-
-async def _record(plan: Plan, model: ModelSpec, data: Path, ordinals: Sequence[int]) -> InputReport:
+async def _record(plan: Plan, model: ModelSpec, data: Path) -> Certificate:
+    without = Certificate(source=model.source, backend=model.backend, packages=package_versions())
     if model.requirements:
         own = f"it plays with {', '.join(model.requirements)}, which this process does not have"
-        return InputReport(reason=f"{own}; `models try SWEEP` installs and compares them")
+        return without.model_copy(update={"reason": f"{own}; `models try SWEEP` installs and compares them"})
     try:
         open_front = open_engine if model.backend == "openai" else open_without_weights
         backend: Backend = open_front(model, data)
     except Exception as problem:  # transformers, vLLM or a service's client may raise anything
-        return InputReport(packages=package_versions(), reason=error_text(problem))
+        return without.model_copy(update={"reason": error_text(problem)})
     try:
-        return await record_inputs(plan, model, backend, data, ordinals)
+        return await record_inputs(plan, model, backend, data, plan.first_ordinals(model.name))
     finally:
         await backend.close()

@@ -1,44 +1,41 @@
 """The cells whose prompts may exceed a limit of their model, before a run.
 
-No picture is opened: the pictures and turns of a prompt follow from the rules, their tokens from a table by architecture, and
-text counts one token per four characters. The bound is the last prompt of a model that asks at every turn.
+No picture is opened: the loop poses the prompts, a table by architecture has the tokens of a picture, and text counts one token
+per four characters. The bound is the last prompt of a model that asks at every turn.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from envs import SCENARIOS
-from envs.types import Mode, Sample
-from orchestrator.inspection.model_config import context_length
-from orchestrator.inspection.prompt_preview import build_prompt
+from actors.engine.backend import Message
+from orchestrator.inspection.prompt_preview import pose
 from orchestrator.planning.plan import Plan
 from sweeps.checkpoint import Checkpoint, read_checkpoint
 from sweeps.package_models import resolve_source
 from sweeps.spec import Cell, ModelSpec
 
-CHARACTERS_PER_TOKEN, MESSAGE_TOKENS, REPLY_TOKENS = 4, 4, 20
-"""Characters of text per token, tokens of the chat template around a message, and a short reply of the history."""
+CHARACTERS_PER_TOKEN, MESSAGE_TOKENS = 4, 4
+"""Characters of text per token, and tokens of the chat template around a message."""
 MAX_SAMPLES = 8
-"""Samples of a cell whose prompts are built."""
+"""Samples of a cell whose prompts are posed."""
 MAX_LINES = 12
 
 
-class Longest(NamedTuple):
-    """The longest prompt of a cell."""
+class Size(NamedTuple):
+    """The size of a prompt."""
 
-    pictures: int
-    small_pictures: int
-    """Pictures among them that history shrinks to 224 pixels."""
-    characters: int
-    messages: int
+    pictures: int = 0
+    small_pictures: int = 0
+    """Pictures among them that are shrunk, as history does."""
+    text_tokens: int = 0
 
 
 def lines(plan: Plan) -> list[str]:
     """Return a line per cell whose prompts may exceed a limit."""
-    prompts: dict[tuple[object, ...], Longest] = {}
+    prompts: dict[tuple[object, ...], Size] = {}
     texts = []
     for cell in plan.cells:
         model = cell.model
@@ -49,68 +46,66 @@ def lines(plan: Plan) -> list[str]:
             prompts[kind] = _longest_prompt(plan, cell)
         if reason := _describe(model, prompts[kind]):
             texts.append(f"may overflow: {cell.key}: {reason}")
-    return texts[:MAX_LINES] + (
-        [f"may overflow: {len(texts) - MAX_LINES} more cells"] if len(texts) > MAX_LINES else []
-    )
+    more = [f"may overflow: {len(texts) - MAX_LINES} more cells"] if len(texts) > MAX_LINES else []
+    return texts[:MAX_LINES] + more
 
 
-def _longest_prompt(plan: Plan, cell: Cell) -> Longest:
-    """Return the largest numbers among a few samples; zeros if a prompt cannot be built, which ``run`` reports."""
+def _longest_prompt(plan: Plan, cell: Cell) -> Size:
+    """Return the largest numbers among a few samples; zeros if a prompt cannot be posed, which ``run`` reports."""
     samples = plan.cell_samples(cell)
     try:
-        shapes = [_shape(plan, cell, sample) for sample in samples[:: max(1, len(samples) // MAX_SAMPLES)]]
+        chosen = samples[:: max(1, len(samples) // MAX_SAMPLES)]
+        posed = [pose(sample, plan.pools.get(cell.scenario, ()), cell, plan.seed).model for sample in chosen]
     except ValueError:
-        shapes = []
-    return Longest(*(max(numbers) for numbers in zip(*shapes, strict=True))) if shapes else Longest(0, 0, 0, 0)
+        return Size()
+    sizes = [measure(request.messages) for requests in posed for request in requests[-1:]]
+    return Size(*map(max, zip(*sizes, strict=True))) if sizes else Size()
 
 
-def _shape(plan: Plan, cell: Cell, sample: Sample) -> Longest:
-    condition, limit = cell.condition, SCENARIOS[cell.scenario].limit(sample)
-    prompt = build_prompt(sample, plan.pools.get(cell.scenario, ()), cell, plan.seed)
-    grows = condition.history and condition.mode is not Mode.REFERENCE
-    later = min(limit, (condition.history_turns or limit) + 1) - 1 if grows else 0
-    images = [image for message in prompt for image in message.images]
-    pictures_a_turn = len(prompt[-1].images)
-    small = sum(bool(image.short_edge) for image in images) + later * pictures_a_turn * (grows and condition.resized)
-    text = sum(len(message.text) for message in prompt) + later * (
-        len(prompt[-1].text) + CHARACTERS_PER_TOKEN * REPLY_TOKENS
-    )
-    return Longest(len(images) + later * pictures_a_turn, small, text, len(prompt) + later)
+def measure(messages: Sequence[Message]) -> Size:
+    """Return the size of a prompt."""
+    images = [image for message in messages for image in message.images]
+    text = sum(MESSAGE_TOKENS + -(-len(message.text) // CHARACTERS_PER_TOKEN) for message in messages)
+    return Size(len(images), sum(bool(image.short_edge) for image in images), text)
 
 
-def _describe(model: ModelSpec, prompt: Longest) -> str:
+def _describe(model: ModelSpec, prompt: Size) -> str:
     """Return which limit the longest prompt exceeds; empty if none."""
     limit, room, row = model.max_images, context(model), token_row(model)
-    by_picture = (
-        row.get("full", 0) * (prompt.pictures - prompt.small_pictures) + row.get("small", 0) * prompt.small_pictures
-    )
-    tokens = prompt.characters // CHARACTERS_PER_TOKEN + prompt.messages * MESSAGE_TOKENS + by_picture
-    exceeds_room = bool(room) and tokens >= room and (bool(row) or not prompt.pictures)
-    if not exceeds_room and (limit is None or prompt.pictures <= limit):
+    full = prompt.pictures - prompt.small_pictures
+    tokens = int(prompt.text_tokens + row.get("full", 0) * full + row.get("small", 0) * prompt.small_pictures)
+    too_long = bool(room) and tokens >= room and (bool(row) or not prompt.pictures)
+    too_many = limit is not None and prompt.pictures > limit
+    if not (too_long or too_many):
         return ""
     reason = f"if it asks at every turn, up to {prompt.pictures:,} pictures"
-    reason += f" and about {tokens:,} tokens in a context of {room:,}" if exceeds_room else ""
-    return reason + (
-        f", the entry allows {limit} (max_images)" if limit is not None and prompt.pictures > limit else ""
-    )
+    reason += f" and about {tokens:,} tokens in a context of {room:,}" if too_long else ""
+    return reason + (f", the entry allows {limit} (max_images)" if too_many else "")
 
 
 def context(model: ModelSpec) -> int:
     """Return the tokens of a model's context: from its entry, its files, or else the table; 0 if unknown or unlimited."""
     if model.limited_by_memory:
         return 0
-    local = resolve_source(model)
-    return context_length(local, read_checkpoint(local) or Checkpoint({})) or token_row(model).get("context", 0)
+    checkpoint = read_checkpoint(resolve_source(model)) or Checkpoint({})
+    return context_length(model, checkpoint) or int(token_row(model).get("context", 0))
 
 
-def token_row(model: ModelSpec) -> Mapping[str, int]:
+def context_length(model: ModelSpec, checkpoint: Checkpoint) -> int:
+    """Return the tokens of prompt and reply together, by the entry or the checkpoint's configuration; 0 if unknown."""
+    own = model.options.get("max_model_len")
+    return own if isinstance(own, int) else checkpoint.context
+
+
+def token_row(model: ModelSpec) -> Mapping[str, float]:
     """Return the tokens of a ``small`` and a ``full`` picture and the context, by the model's source or architecture."""
-    if row := _table().get(model.source) or _table().get(model.architecture):
+    if row := token_table().get(model.source) or token_table().get(model.architecture):
         return row
     checkpoint = read_checkpoint(resolve_source(model))
-    return _table().get(checkpoint.architecture, {}) if checkpoint else {}
+    return token_table().get(checkpoint.architecture, {}) if checkpoint else {}
 
 
 @cache
-def _table() -> Mapping[str, Mapping[str, int]]:
+def token_table() -> Mapping[str, Mapping[str, float]]:
+    """Return model or architecture -> what is known of the tokens of its pictures."""
     return tomllib.loads(Path(__file__).with_name("picture_tokens.toml").read_text(encoding="utf-8"))

@@ -1,36 +1,32 @@
 """Lower and upper bounds on requests, tokens and cost of models behind services, before a run.
 
-Lower bound: every episode ends with its first answer, a letter. Upper bound: every episode reaches its turn limit and every
-reply its token limit, hidden reasoning included. Text counts one token per four characters (OpenAI's rule of thumb) and four
-per message, pictures by the provider's published rule.
+Lower bound: every episode ends with its first answer, a letter. Upper bound: every episode asks to its turn limit and every
+reply reaches its token limit, hidden reasoning included. Text counts one token per four characters (OpenAI's rule of thumb) and
+four per message, pictures by the provider's published rule.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
 from actors.engine.backend import Message
 from actors.engine.image_loader import picture_bounds
-from envs import SCENARIOS
 from envs.render import Renderer, UnreadablePicture
-from envs.types import Mode, Sample
-from orchestrator.inspection.overflow import CHARACTERS_PER_TOKEN, MESSAGE_TOKENS, token_row
-from orchestrator.inspection.picture_tokens import token_rule
-from orchestrator.inspection.prompt_preview import build_prompt
+from envs.types import ImageRef
+from orchestrator.inspection.overflow import measure, token_row, token_table
+from orchestrator.inspection.prompt_preview import pose, shown_messages
 from orchestrator.planning.plan import Plan
-from sweeps.conditions import find_rules
 from sweeps.spec import Cell, ModelSpec, Protocol
 
 MAX_SAMPLES = 30
 """Samples per cell, evenly spaced, on which the bounds are computed."""
-LETTER_TOKENS = 2
-"""The shortest reply: a letter and its end."""
-CALL_TOKENS = 12
-"""The shortest function call."""
+LETTER_TOKENS, CALL_TOKENS = 2, 12
+"""The shortest reply, a letter and its end, and the shortest function call."""
 UNKNOWN_PICTURE = 1_000
 """Tokens of a picture without a published rule: a megapixel with most engines."""
 MIN_STORED_EPISODES = 20
@@ -43,12 +39,9 @@ class Usage(NamedTuple):
 
     requests: float = 0.0
     prompt: float = 0.0
-    """Tokens."""
     reply: float = 0.0
-    """Tokens."""
 
     def plus(self, other: Usage, times: float) -> Usage:
-        """Return the sum of this and ``times`` the other."""
         return Usage(*(own + times * more for own, more in zip(self, other, strict=True)))
 
     def cost(self, model: ModelSpec) -> float:
@@ -69,21 +62,21 @@ class CostEstimate:
     """Mean cost of its stored episodes; None if they are too few."""
 
     @property
+    def priced(self) -> bool:
+        """Return True if the model's entry has prices."""
+        return bool(self.model.endpoint.prompt_price or self.model.endpoint.reply_price)
+
+    @property
     def line(self) -> str:
         """Return the estimate as a sentence."""
-        spans = (
-            f"{_number(low)} to {_number(high)} {what}"
-            for low, high, what in zip(
-                self.least, self.most, ("requests", "prompt tokens", "reply tokens"), strict=True
-            )
-        )
+        bounds = zip(self.least, self.most, ("requests", "prompt tokens", "reply tokens"), strict=True)
+        spans = (f"{_number(low)} to {_number(high)} {what}" for low, high, what in bounds)
         text = f"{self.model.name}: {self.episodes:,} episodes, {', '.join(spans)}"
-        endpoint = self.model.endpoint
-        if not (endpoint.prompt_price or endpoint.reply_price):
+        if not self.priced:
             return f"{text}; its entry has no prices"
-        unknown = "" if token_rule(self.model.source) else "; no published rule for its pictures"
+        unknown = "" if picture_tokens(self.model.source, 1, 1) else "; no published rule for its pictures"
         low, high = self.least.cost(self.model), self.most.cost(self.model)
-        text += f": {low:,.2f} to {high:,.2f} ({endpoint.priced or 'its prices'}){unknown}"
+        text += f": {low:,.2f} to {high:,.2f} ({self.model.endpoint.priced or 'its prices'}){unknown}"
         if self.stored_mean is not None:
             text += f"; {self.stored_mean * self.episodes:,.2f} at the mean cost of its stored episodes"
         return text
@@ -97,26 +90,22 @@ def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) 
         data: The benchmark's folder; unreadable pictures count like those without a published rule.
         folder: The run folder, for the mean cost of stored episodes.
     """
-    models = {cell.model.name: cell.model for cell in plan.cells if cell.model.backend == "openai"}
     stored_means = _stored_means(folder)
-    estimates = []
-    for model in models.values():
-        least = most = Usage()
-        count = 0
-        tokens = _token_counter(model, data)
-        for cell in plan.cells:
-            if cell.model is model and (number := pending.get(cell.key, 0)):
-                low, high = _bound_cell(plan, cell, tokens)
-                least, most, count = least.plus(low, number), most.plus(high, number), count + number
-        if count:
-            estimates.append(CostEstimate(model, count, least, most, stored_means.get(model.name)))
-    return estimates
+    found: dict[str, CostEstimate] = {}
+    for cell in plan.cells:
+        model, number = cell.model, pending.get(cell.key, 0)
+        if model.backend == "openai" and number:
+            low, high = _bound_cell(plan, cell, _token_counter(model, data))
+            old = found.get(model.name) or CostEstimate(model, 0, Usage(), Usage(), stored_means.get(model.name))
+            least, most = old.least.plus(low, number), old.most.plus(high, number)
+            found[model.name] = CostEstimate(model, old.episodes + number, least, most, old.stored_mean)
+    return list(found.values())
 
 
 def lines(estimates: Sequence[CostEstimate], max_cost: float | None) -> Iterator[str]:
     """Yield a sentence per estimate, the sum of the priced ones, and the cost limit."""
     yield from (estimate.line for estimate in estimates)
-    priced = [e for e in estimates if e.model.endpoint.prompt_price or e.model.endpoint.reply_price]
+    priced = [estimate for estimate in estimates if estimate.priced]
     if len(priced) > 1:
         low, high = (sum(getattr(e, bound).cost(e.model) for e in priced) for bound in ("least", "most"))
         yield f"all services: {low:,.2f} to {high:,.2f}"
@@ -124,47 +113,58 @@ def lines(estimates: Sequence[CostEstimate], max_cost: float | None) -> Iterator
         yield f"all services stop at max_cost = {max_cost:g}"
 
 
-def _bound_cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Usage, Usage]:
-    """Return the mean lower and upper bound of an episode of the cell."""
+def _bound_cell(plan: Plan, cell: Cell, tokens: Callable[[Sequence[Message]], int]) -> tuple[Usage, Usage]:
+    """Return the mean lower and upper bound of an episode of the cell; functions count as tokens of the prompt."""
     samples = plan.cell_samples(cell)
     chosen = samples[:: max(1, ceil(len(samples) / MAX_SAMPLES))]
-    low = high = Usage()
-    for sample in chosen:
-        least, most = _bound_episode(plan, cell, sample, tokens)
-        low, high = low.plus(least, 1 / len(chosen)), high.plus(most, 1 / len(chosen))
-    return low, high
-
-
-def _bound_episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message], int]) -> tuple[Usage, Usage]:
-    """Return the lower and the upper bound of one episode; functions count as tokens of the prompt."""
-    condition, limit = cell.condition, SCENARIOS[sample.scenario].limit(sample)
-    prompt = build_prompt(sample, plan.pools.get(cell.scenario, ()), cell, plan.seed)
-    first, is_single = sum(map(tokens, prompt)), condition.mode is Mode.REFERENCE or cell.protocol is Protocol.OEG
-    fewest, most = 1, 1 if is_single else limit
-    if condition.rules:
-        fewest = most = find_rules(condition).load()(sample, condition, 0).requests
-    turns = [min(turn, condition.history_turns or turn) for turn in range(most)] if condition.history else []
-    earlier = sum(turns) * (tokens(prompt[-1]) + cell.sampling.max_tokens)
     shortest = CALL_TOKENS if cell.protocol is Protocol.TOOLS else LETTER_TOKENS
-    longest = cell.sampling.max_tokens + cell.model.endpoint.reserve
-    return Usage(fewest, fewest * first, fewest * shortest), Usage(most, most * first + earlier, most * longest)
+    replied, longest = cell.sampling.max_tokens, cell.sampling.max_tokens + cell.model.endpoint.reserve
+    least = most = Usage()
+    for sample in chosen:
+        requests = pose(sample, plan.pools.get(cell.scenario, ()), cell, plan.seed).model
+        first = len(requests) if cell.condition.rules else 1
+        prompts = [tokens(shown_messages(request)) for request in requests]
+        answered = sum(message.role == "assistant" for request in requests for message in request.messages)
+        low = Usage(first, sum(prompts[:first]), first * shortest)
+        high = Usage(len(requests), sum(prompts) + answered * replied, len(requests) * longest)
+        least, most = least.plus(low, 1 / len(chosen)), most.plus(high, 1 / len(chosen))
+    return least, most
 
 
-def _token_counter(model: ModelSpec, data: Path) -> Callable[[Message], int]:
-    """Return a function that counts the tokens of a message."""
-    rule, renderer = token_rule(model.source), Renderer(data, fit=picture_bounds(model))
-    default = token_row(model).get("full") or UNKNOWN_PICTURE
+def _token_counter(model: ModelSpec, data: Path) -> Callable[[Sequence[Message]], int]:
+    """Return a function that counts the tokens of a prompt."""
+    renderer = Renderer(data, fit=picture_bounds(model))
+    default = int(token_row(model).get("full") or UNKNOWN_PICTURE)
 
-    def picture_counts(message: Message) -> Iterator[int]:
-        for ref in message.images:
-            try:
-                yield default if rule is None else rule(*renderer.size(ref))
-            except (UnreadablePicture, ValueError):
-                yield default
+    def picture(ref: ImageRef) -> int:
+        try:
+            return picture_tokens(model.source, *renderer.size(ref)) or default
+        except (UnreadablePicture, ValueError):
+            return default
 
-    return lambda message: (
-        MESSAGE_TOKENS + ceil(len(message.text) / CHARACTERS_PER_TOKEN) + sum(picture_counts(message))
-    )
+    return lambda messages: measure(messages).text_tokens + sum(picture(ref) for m in messages for ref in m.images)
+
+
+def picture_tokens(source: str, width: float, height: float) -> int:
+    """Return the tokens of a picture by the rule of OpenAI's model ``source``; 0 for other models.
+
+    Tiles are counted when the picture fits into 2,048 x 2,048 and has a short edge of 768 at most; patches after it is shrunk to
+    1,536 of them.
+    """
+    row = token_table().get(re.sub(r"-\d{4}-\d{2}-\d{2}$", "", source), {})
+    if "tile" in row:
+        for bound, edge in ((2048, max), (768, min)):
+            scale = min(1.0, bound / edge(width, height))
+            width, height = max(1, round(width * scale)), max(1, round(height * scale))
+        return int(row["base"] + row["tile"] * ceil(width / 512) * ceil(height / 512))
+    if "patch" not in row:
+        return 0
+    columns, rows = width / 32, height / 32
+    if ceil(columns) * ceil(rows) > 1536:
+        scale = sqrt(1536 / (columns * rows))
+        scale *= min(max(1, floor(edge * scale)) / (edge * scale) for edge in (columns, rows))
+        columns, rows = round(columns * scale, 6), round(rows * scale, 6)
+    return ceil(min(1536, ceil(columns) * ceil(rows)) * row["patch"])
 
 
 def _stored_means(folder: Path) -> dict[str, float]:
@@ -175,13 +175,8 @@ def _stored_means(folder: Path) -> dict[str, float]:
 
     from orchestrator.storage.episode_store import episodes
 
-    rows = (
-        episodes(folder)
-        .group_by("model")
-        .agg(pl.col("cost").mean(), pl.len())
-        .filter(pl.col("len") >= MIN_STORED_EPISODES)
-    )
-    return dict(rows.select("model", "cost").collect().iter_rows())
+    rows = episodes(folder).group_by("model").agg(pl.col("cost").mean(), pl.len())
+    return dict(rows.filter(pl.col("len") >= MIN_STORED_EPISODES).select("model", "cost").collect().iter_rows())
 
 
 def _number(value: float) -> str:

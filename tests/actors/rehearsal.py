@@ -23,7 +23,6 @@ from actors.engine.backend import Backend, BackendError, Message, Request
 from actors.engine.registry import open_engine, open_without_weights
 from actors.trial.certify import record_inputs
 from envs.types import ImageRef
-from orchestrator.inspection.certificate import certify
 from orchestrator.planning.build_plan import build_plan
 from sweeps.load import build
 from sweeps.spec import ModelSpec
@@ -108,7 +107,7 @@ async def certified(name: str, model: ModelSpec, backend: Any, data: Path) -> di
     conditions = ["zero-shot", "hint", "reference", *(["history", "icl-1"] if several else [])]
     table = {"name": "s", "data": str(data), "models": ["oracle"], "conditions": conditions}
     plan = build_plan(build(table, "s").model_copy(update={"models": (model,)}))
-    certificate = certify(model, await record_inputs(plan, model, backend, data, plan.first_ordinals(model.name)))
+    certificate = await record_inputs(plan, model, backend, data, plan.first_ordinals(model.name))
     most = max(request.pictures for request in certificate.requests.values())
     return {"status": certificate.status, "outcome": certificate.describe(), "pictures": most}
 

@@ -11,12 +11,12 @@ from PIL.ExifTags import Base
 
 from actors.engine.backend import Message
 from envs import SCENARIOS
-from envs.samples import BadData, load_samples
+from envs.samples import load_samples
 from envs.types import ImageRef
-from orchestrator.inspection.prompt_preview import conversation
+from orchestrator.inspection.prompt_preview import pose
 from sweeps.checkpoint import with_limits
-from sweeps.conditions import CONDITIONS
 from sweeps.engine_options import SPEED_ONLY
+from sweeps.load import build_cell
 from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 from tests.actors.architectures import POSITIONS
@@ -77,13 +77,7 @@ def longest_conversation(data: Path) -> tuple[Message, ...]:
 def turns(data: Path, scenario: str) -> tuple[Message, ...]:
     """Return the conversation of the scenario's first sample when no suggestion is left."""
     pool = load_samples(data, scenario, filtered=False)
-    conversation_so_far: tuple[Message, ...] = ()
-    for turn in range(SCENARIOS[scenario].limit(pool[0])):
-        try:
-            conversation_so_far = conversation(pool[0], pool, CONDITIONS["history"], turn=turn)
-        except BadData:
-            break
-    return conversation_so_far
+    return pose(pool[0], pool, build_cell(scenario, "history")).model[-1].messages
 
 
 def refused_prompts(max_pictures: int) -> dict[str, tuple[Message, ...]]:

@@ -96,22 +96,6 @@ def test_functions_are_asked_of_the_template_only_for_native_calls(tmp_path):
     assert limits(able, backend="vllm", tools="hermes") == limits(deaf, backend="vllm", tools="text") == ()
 
 
-@pytest.mark.parametrize(
-    ("tokenizer", "template", "by"),
-    [
-        ({"bos_token": "<s>", "add_bos_token": True}, CHATML, "tokenizer"),
-        ({"bos_token": {"content": "<s>"}, "add_bos_token": True}, "{{ bos_token }}", "both"),
-        ({"bos_token": "<s>", "add_bos_token": False}, "<s>{{ messages }}", "template"),
-        ({"bos_token": None}, CHATML, ""),
-        ({"bos_token": 3}, CHATML, ""),
-    ],
-)
-def test_who_writes_the_start_token(tmp_path, tokenizer, template, by):
-    checkpoint = read_checkpoint(model(files(tmp_path, tokenizer_config={**tokenizer, "chat_template": template})))
-
-    assert checkpoint is not None and checkpoint.start_token_by == by
-
-
 def test_a_snapshot_of_the_hub_is_read_at_its_revision(tmp_path, monkeypatch):
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
@@ -139,7 +123,7 @@ def test_a_broken_file_is_as_if_empty(tmp_path, content):
     )
     checkpoint = read_checkpoint(model(tmp_path))
     assert checkpoint is not None
-    assert (checkpoint.architecture, checkpoint.context, checkpoint.start_token_by) == ("", 0, "")
+    assert (checkpoint.architecture, checkpoint.context) == ("", 0)
     (tmp_path / "config.json").unlink()
     os.mkfifo(tmp_path / "config.json")
     assert read_checkpoint(model(tmp_path)) is None, "a pipe is not waited for"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator.inspection.certificate import ENGINES, footnotes, read_certificates
+from actors.trial.certificate import ENGINES
+from orchestrator.inspection.certificate import footnotes, read_certificates
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.table import Table
 from sweeps.spec import Sweep

@@ -11,14 +11,20 @@ import pytest
 
 from actors.playing.prompts import answers_left, examples, version
 from envs import SCENARIOS
-from orchestrator.inspection.prompt_preview import conversation, format_messages
+from orchestrator.inspection.prompt_preview import find_request, format_messages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
+from sweeps.load import build_cell
 from sweeps.spec import Protocol
 from tests.envs.games import SAMPLES
 
 GOLDEN = Path(__file__).with_name("golden")
 EVERY = {name: condition for name, condition in (CONDITIONS | VARIANTS).items() if not condition.rules}
 CELLS = [(n, c) for n in SCENARIOS for c in EVERY.values() if not c.scenarios or n in c.scenarios]
+
+
+def conversation(sample, others, condition, seed=0, turn=0):
+    cell = build_cell(sample.scenario, "zero-shot").model_copy(update={"condition": condition})
+    return find_request(sample, others, cell, turn, seed=seed).messages
 
 
 def pool(name):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ray.exceptions import RayActorError
 
-from actors.trial.certify import InputReport
+from actors.trial.certificate import Certificate
 from orchestrator.execution.certifier import Certifier
 from orchestrator.execution.worker_pool import WorkerHandle
 from orchestrator.inspection.certificate import read_certificates
@@ -24,12 +24,15 @@ class Recording:
     def __init__(self, dies: bool = False) -> None:
         self.dies, self.asked = dies, 0
 
-    async def remote(self, ordinals: dict[str, list[int]]) -> dict[str, InputReport]:
+    async def remote(self, ordinals: dict[str, list[int]]) -> dict[str, Certificate]:
         self.asked += 1
         await asyncio.sleep(0.05)
         if self.dies:
             raise RayActorError
-        return {name: InputReport(reason=f"{len(cells)} cells") for name, cells in ordinals.items()}
+        return {
+            name: Certificate(source="org/tiny", backend="transformers", reason=f"{len(cells)} cells")
+            for name, cells in ordinals.items()
+        }
 
 
 class Actor:

@@ -9,14 +9,15 @@ from envs import SCENARIOS
 from envs.samples import BadData, load_samples
 from orchestrator.inspection.prompt_preview import (
     apply_chat_template,
-    build_prompt,
     find_judge,
+    find_request,
     find_sample,
     format_messages,
-    replay_asks,
+    pose,
+    shown_messages,
     token_ids,
 )
-from sweeps.conditions import CONDITIONS
+from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import SweepError
 from sweeps.registry import registry
 from sweeps.spec import Cell, ModelSpec, Protocol
@@ -34,64 +35,63 @@ def sample(demo_data):
 
 def test_earlier_turns_are_answered_with_the_first_right_suggestion(sample):
     game = SCENARIOS["QD"]
-    state, past = replay_asks(sample, CONDITIONS["history"], 2)
-    assert state.turn == 2 and state.ending is None and len(past) == 2
-    first = game.initial(sample, CONDITIONS["history"].mode, 0)
-    assert past[0][1] == game.askable(sample, first)[0] and past[0][0].image != past[1][0].image
-    assert replay_asks(sample, CONDITIONS["history"], 0) == (first, [])
+    first, second, third, *_ = pose(sample, [sample], cell_of(condition="history")).model
+    asked = game.askable(sample, game.initial(sample))[0]
+    assert [message.text for message in third.messages if message.role == "assistant"] == [asked, asked]
+    assert len({message.images for message in third.messages if message.images}) == 3
+    assert third.messages[:3] == second.messages and second.messages[:1] == first.messages
 
 
 def test_a_turn_that_no_episode_reaches_is_a_sentence(sample):
     limit = SCENARIOS["QD"].limit(sample)
-    replay_asks(sample, CONDITIONS["zero-shot"], limit - 1)
-    for turn in (limit, limit + 3):
-        with pytest.raises(BadData) as refused:
-            replay_asks(sample, CONDITIONS["zero-shot"], turn)
-        assert str(refused.value) == f"sample {sample.id} of QD has no turn {turn}: turn {limit - 1} is its last"
-    with pytest.raises(BadData) as refused:
-        replay_asks(sample, CONDITIONS["reference"], 1)
-    assert str(refused.value) == f"sample {sample.id} of QD has no turn 1: turn 0 is its last"
+    find_request(sample, [sample], cell_of(), limit - 1)
+    for condition, turn, last in (
+        ("zero-shot", limit, limit - 1),
+        ("zero-shot", limit + 3, limit - 1),
+        ("reference", 1, 0),
+    ):
+        with pytest.raises(BadData, match=f"sample {sample.id} of QD has no turn {turn}: turn {last} is its last"):
+            find_request(sample, [sample], cell_of(condition=condition), turn)
 
 
 def test_messages_are_blocks_with_names_of_pictures(sample):
-    (message,) = build_prompt(sample, [sample], cell_of())
+    (message,) = find_request(sample, [sample], cell_of()).messages
     assert format_messages([message, Message("assistant", "A")]) == (
         f"[user]\n<picture {message.images[0].key}>\n{message.text}\n\n[assistant]\nA"
     )
 
 
 def test_each_protocol_and_the_judge_have_their_own_prompt(sample):
-    plain = build_prompt(sample, [sample], cell_of())
-    later = build_prompt(sample, [sample], cell_of(), turn=1)
-    opened = build_prompt(sample, [sample], cell_of(protocol=Protocol.OEG))
+    def prompt(protocol=Protocol.MCQA, turn=0, judge=None):
+        return find_request(sample, [sample], cell_of(protocol=protocol), turn, judge).messages
+
+    plain, later, opened = prompt(), prompt(turn=1), prompt(Protocol.OEG)
     assert len(plain) == len(later) == len(opened) == 1 and plain[0].images != later[0].images
     assert "\nA. " in plain[0].text and "\nA. " not in opened[0].text and opened[0].images == plain[0].images
-    second = build_prompt(sample, [sample], cell_of(protocol=Protocol.OEG_MULTI), turn=1)
-    assert second[0].images == later[0].images
-    judge = find_judge("qwen3-8b", "a fish", Protocol.OEG, 0)
-    read = build_prompt(sample, [sample], cell_of(protocol=Protocol.OEG), judge=judge, answer="a fish")
-    assert "a fish" in read[-1].text and not read[-1].images
-    in_play = build_prompt(sample, [sample], cell_of(protocol=Protocol.OEG_MULTI), judge=judge, answer="a fish", turn=1)
-    assert "a fish" in in_play[-1].text and in_play != read
+    assert prompt(Protocol.OEG_MULTI, 1)[0].images == later[0].images
+    judge = find_judge("qwen3-8b", Protocol.OEG, 0)
+    read, in_play = prompt(Protocol.OEG, 0, judge), prompt(Protocol.OEG_MULTI, 1, judge)
+    assert "(the model's answer)" in read[-1].text and not read[-1].images
+    assert "Could you please" in in_play[-1].text and in_play != read
 
 
 def test_functions_follow_as_lines_of_json_where_the_model_calls_natively(sample):
-    native = build_prompt(sample, [sample], cell_of(protocol=Protocol.TOOLS, tools="hermes", backend="vllm"))
-    text = build_prompt(sample, [sample], cell_of(protocol=Protocol.TOOLS))
+    native, text = (
+        shown_messages(find_request(sample, [sample], cell_of(protocol=Protocol.TOOLS, **entry)))
+        for entry in ({"tools": "hermes", "backend": "vllm"}, {})
+    )
     assert [message.role for message in native][-1] == "tools" and text[-1].role == "user"
     schemas = [json.loads(line) for line in native[-1].text.split("\n")]
     assert schemas and all(schema["function"]["name"] in text[-1].text for schema in schemas)
 
 
 def test_swapped_pictures_are_those_of_another_sample(demo_data, sample):
-    from sweeps.conditions import VARIANTS
-
     every = load_samples(demo_data, "QD", filtered=False)
     swapped = next(condition for condition in VARIANTS.values() if condition.picture == "swapped")
     for protocol in (Protocol.MCQA, Protocol.TOOLS):
         plain = cell_of(protocol=protocol)
         cell = plain.model_copy(update={"condition": swapped})
-        own, other = (build_prompt(sample, every, each)[-1] for each in (plain, cell))
+        own, other = (find_request(sample, every, each).messages[-1] for each in (plain, cell))
         assert own.text == other.text and own.images != other.images
 
 
@@ -110,27 +110,10 @@ def test_a_sample_is_named_by_its_id_or_the_nearest_is(demo_data):
 
 
 def test_templates_and_tokens_are_of_models_on_this_machine(sample, demo_data):
-    conversation = build_prompt(sample, [sample], cell_of())
-    assert apply_chat_template(registry()["oracle"], conversation) is None
-    for model, messages, sentence in (
-        (
-            registry()["oracle"],
-            conversation,
-            "oracle runs on builtin, which has no token ids here; use transformers or vllm",
-        ),
-        (cell_of().model, [Message("tools", "{}")], "--token-ids supports messages only; m also gets functions"),
-    ):
-        with pytest.raises(SweepError) as refused:
-            token_ids(model, demo_data, messages, sample)
-        assert str(refused.value) == sentence
-
-
-def test_functions_are_given_to_the_template_apart_from_the_messages(monkeypatch):
-    pytest.importorskip("transformers", reason="its engine is not installed")
-    calls = []
-    monkeypatch.setattr("actors.engine.hf.template.template_text", lambda *arguments: calls.append(arguments) or "text")
-    model, question = cell_of(backend="vllm").model, Message("user", "What is this?")
-
-    assert apply_chat_template(model, [question, Message("tools", '{"a": 1}\n{"b": 2}')]) == "text"
-    assert apply_chat_template(model, [question]) == "text"
-    assert calls == [(model, [question], [{"a": 1}, {"b": 2}]), (model, [question], [])]
+    request = find_request(sample, [sample], cell_of())
+    assert apply_chat_template(registry()["oracle"], request) is None
+    with pytest.raises(SweepError, match="oracle runs on builtin, which has no token ids here"):
+        token_ids(registry()["oracle"], demo_data, request)
+    for name, protocol, turn in (("rule-judge", Protocol.MCQA, 0), ("", Protocol.OEG, 1)):
+        with pytest.raises(SweepError, match=r"--judge reads open-ended|has one turn, 0, not 1"):
+            find_judge(name, protocol, turn)

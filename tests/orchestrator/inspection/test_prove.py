@@ -11,10 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from actors.engine.backend import ModelInput, Overflow, Request, ScriptedBackend
+from actors.trial.certificate import Certificate
 from actors.trial.certify import record_inputs
 from envs.types import ImageRef
 from orchestrator.cli.main import app
-from orchestrator.inspection.certificate import certify, read_certificates
+from orchestrator.inspection.certificate import read_certificates
 from orchestrator.planning.build_plan import build_plan
 from sweeps.load import build
 from sweeps.registry import registry
@@ -95,21 +96,18 @@ def test_a_request_that_the_engine_refuses_as_too_long_is_marked(demo_data: Path
         async def model_input(self, request: Request) -> ModelInput | None:
             raise Overflow("the prompt has 40000 tokens, the model takes 32768")
 
-    plan = build_plan(build({"name": "s", "data": str(demo_data), "models": ["oracle"], "scenarios": ["ROD"]}, "s"))
-    report = asyncio.run(
-        record_inputs(plan, registry()["oracle"], Short(lambda request: "A"), demo_data, plan.first_ordinals("oracle"))
-    )
-
-    assert report.inputs and all(record.overflows and "40000" in record.error for record in report.inputs)
+    found = record_scripted(demo_data, Short(lambda request: "A"))
+    assert found.requests and all(asked.overflows and "40000" in asked.error for asked in found.requests.values())
 
 
 def test_a_scripted_engine_is_recorded_without_tensors(demo_data: Path) -> None:
-    model = registry()["oracle"]
-    plan = build_plan(build({"name": "s", "data": str(demo_data), "models": ["oracle"], "scenarios": ["ROD"]}, "s"))
-    engine = ScriptedBackend(lambda request: "A")
-    report = asyncio.run(record_inputs(plan, model, engine, demo_data, plan.first_ordinals("oracle")))
+    found = record_scripted(demo_data, ScriptedBackend(lambda request: "A"))
+    assert found.reason == "" and found.requests["ROD/zero-shot"].engine == {}
 
-    assert report.reason == "" and certify(model, report).requests["ROD/zero-shot"].engine == {}
+
+def record_scripted(data: Path, engine: ScriptedBackend) -> Certificate:
+    plan = build_plan(build({"name": "s", "data": str(data), "models": ["oracle"], "scenarios": ["ROD"]}, "s"))
+    return asyncio.run(record_inputs(plan, registry()["oracle"], engine, data, plan.first_ordinals("oracle")))
 
 
 def test_model_with_packages_of_its_own_is_sent_to_the_command_that_has_them(demo_data: Path, tmp_path: Path) -> None:

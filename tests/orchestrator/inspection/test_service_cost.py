@@ -12,7 +12,6 @@ from actors.engine.baselines import Baseline
 from envs import SCENARIOS
 from orchestrator.cli.main import app
 from orchestrator.inspection import service_cost
-from orchestrator.inspection.picture_tokens import patch_count, tile_count, token_rule
 from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -36,14 +35,14 @@ ENTRY = {"name": "m", "source": "gpt-4.1", "endpoint": ENDPOINT}
     ],
 )
 def test_pictures_count_as_the_provider_says(model, size, tokens):
-    assert token_rule(model)(*size) == tokens
+    assert service_cost.picture_tokens(model, *size) == tokens
 
 
-def test_the_guides_example_of_a_picture_that_is_shrunk_and_bounds_of_any():
-    assert patch_count(1800, 2400) == 1452 and patch_count(1024, 1024) == 1024
-    assert token_rule("qwen") is None and token_rule("gpt-7") is None
+def test_a_picture_of_any_size_has_a_bounded_number_of_tokens():
+    assert service_cost.picture_tokens("qwen", 9, 9) == service_cost.picture_tokens("gpt-7", 9, 9) == 0
     for size in ((1, 100_000), (7, 7), (20_000, 19_999), (1536 * 32, 32)):
-        assert 1 <= patch_count(*size) <= 1536 and 1 <= tile_count(*size) <= 16
+        assert 1 <= service_cost.picture_tokens("gpt-5.2", *size) <= 1.2 * 1536 + 1
+        assert 85 + 170 <= service_cost.picture_tokens("gpt-4o", *size) <= 85 + 16 * 170
 
 
 class Paid(ScriptedBackend):

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from actors.engine.backend import ModelInput
 from actors.engine.baselines import Baseline
-from actors.trial.certify import InputReport, RecordedInput
+from actors.trial.certificate import Certificate, CertifiedRequest
 from orchestrator.cli.main import app
-from orchestrator.inspection.certificate import add_certificate, certify
+from orchestrator.inspection.certificate import add_certificate
 from orchestrator.report.html import build_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.model_input import certificate_rows
@@ -32,10 +31,10 @@ def played(folder: Path, data: Path, seed: int = 0) -> Path:
 
 
 def give_certificate(folder: Path, **changes: str) -> None:
-    engine = ModelInput((1, 2), {**HASHES, **changes}, {}, "bfloat16")
-    report = InputReport("sha256:1", inputs=(RecordedInput("ROD/hint", 7, 1, engine, HASHES),))
+    request = CertifiedRequest(sample=7, pictures=1, engine={**HASHES, **changes}, package=HASHES)
     (model,) = (model for model in stored_sweep(folder).models if model.name == NAME)
-    add_certificate(folder, NAME, certify(model, report))
+    certificate = {"source": model.source, "backend": model.backend, "weights": "sha256:1"}
+    add_certificate(folder, NAME, Certificate(**certificate, requests={"ROD/hint": request}))
 
 
 @pytest.fixture(scope="module")
