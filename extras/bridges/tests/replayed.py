@@ -35,6 +35,7 @@ class Stored:
 
     scenario: str
     condition: str
+    policy: str
     sample: int
     ending: str
     turns: list[dict[str, Any]]
@@ -58,7 +59,7 @@ def _play_condition(data: Path, folder: Path, limit: int | None, condition: str,
     for row in turns(folder).collect().sort("key", "turn").to_dicts():
         turns_by_key.setdefault(row["key"], []).append(row)
     return [
-        Stored(row["scenario"], condition, row["sample_id"], row["ending"], [
+        Stored(row["scenario"], condition, policy, row["sample_id"], row["ending"], [
             turn | {"sent": engine.sent[row["scenario"], row["sample_id"], turn["turn"]]} for turn in turns_by_key[row["key"]]
         ])
         for row in episodes(folder).collect().sort("key").to_dicts()
