@@ -46,9 +46,7 @@ $(VENV)/.engines: $(VENV)/.model
 	touch $@
 
 demo: $(VENV)/.demo
-	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 105 --keep
-	$(BIN)/proactive-sweep run sweeps/demo.toml
-	$(BIN)/proactive-sweep run sweeps/demo-oeg.toml
+	$(BIN)/python -m proactive_demo
 	@echo 'next: . $(BIN)/activate && proactive-sweep report outputs/demo'
 
 # real language, 93 MB from PyPI once: embedded-135m plays with pictures, SmolLM2-135M without, beside the embedded model

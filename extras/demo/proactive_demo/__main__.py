@@ -1,0 +1,31 @@
+"""``python -m proactive_demo``: draw the benchmark and play it, by the commands that it prints, in one process with one Ray."""
+
+import shlex
+import sys
+
+import typer
+
+from orchestrator.cli.main import app
+from orchestrator.cli.offered_commands import add_offered_commands
+from orchestrator.cli.user_errors import keep_exit_code
+
+COMMANDS = (
+    "data demo outputs/demo-data --samples 56 --keep",
+    "run sweeps/demo-oeg.toml",
+    "run sweeps/demo.toml",
+)
+
+
+def main() -> None:
+    """Run each command; the first that fails ends the program with its exit code."""
+    add_offered_commands(app)
+    program = typer.main.get_command(app)
+    for command in COMMANDS:
+        print(f"$ proactive-sweep {command}", flush=True)
+        if code := program(shlex.split(command), standalone_mode=False):
+            sys.exit(code)
+
+
+if __name__ == "__main__":
+    with keep_exit_code():
+        main()
