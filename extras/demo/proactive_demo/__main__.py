@@ -5,8 +5,8 @@ import sys
 
 import typer
 
-from orchestrator.cli.main import app
-from orchestrator.cli.offered_commands import add_offered_commands
+from envs.installed import offers
+from orchestrator.cli.main import add_command, app
 from orchestrator.cli.user_errors import keep_exit_code
 
 COMMANDS = (
@@ -18,7 +18,8 @@ COMMANDS = (
 
 def main() -> None:
     """Run each command; the first that fails ends the program with its exit code."""
-    add_offered_commands(app)
+    for name, offer in offers("command").items():
+        add_command(app, name, offer.entry.value, "Extras")
     program = typer.main.get_command(app)
     for command in COMMANDS:
         print(f"$ proactive-sweep {command}", flush=True)
