@@ -9,3 +9,9 @@ class UserError(Exception):
 
 class RunFolderError(UserError):
     """A run folder that cannot be used as requested."""
+
+
+class DamagedRunError(RunFolderError):
+    """A run folder with a file that is damaged or unknown to this version."""
+
+    exit_code = 3

@@ -21,7 +21,6 @@ from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
 from orchestrator.storage.episode_store import turns
-from orchestrator.storage.late_scan import TRIES
 from orchestrator.storage.planned_episodes import key_frame
 from orchestrator.storage.run_folder import planned_episodes, stored_sweep
 from orchestrator.storage.verdict_store import verdicts
@@ -136,23 +135,10 @@ def _recordings(plan: Plan, folder: Path) -> Iterator[Recording]:
         model_verdicts = verdicts(folder).filter(pl.col("model") == model).sort("key", "judge")
         judged = model_verdicts.group_by("key").agg(pl.struct(VERDICT).alias("verdicts"))
         rows = model_episodes.join(lists, on="key", how="left").join(judged, on="key", how="left").sort("key")
-        for row in _collect_complete(rows).iter_rows(named=True):
+        for row in rows.collect().iter_rows(named=True):
             cell = cells[row["cell"]]
             if cell.condition.unscored:
                 continue  # the package has no such question
             columns = row | {name: row[name] or [] for name in STORED}
             sample = apply_condition(plan.samples_by_id[cell.scenario][row["sample_id"]], cell.condition, plan.seed)
             yield Recording(columns, cell, sample, row["verdicts"] or ())
-
-
-def _collect_complete(rows: pl.LazyFrame) -> pl.DataFrame:
-    """Collect episodes with their turns, again if a writer replaced episodes between the reads of the two tables.
-
-    An episode whose turns stay incomplete is damaged, and is returned as it is.
-    """
-    complete = pl.col("reply").list.len().fill_null(0) == pl.col("n_turns")
-    for _ in range(TRIES):
-        episodes = rows.collect()
-        if episodes.select(complete.all()).item():
-            break
-    return episodes

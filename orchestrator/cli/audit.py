@@ -13,7 +13,7 @@ from envs.errors import UserError
 from orchestrator.audit.answers import ReplayError, replay
 from orchestrator.audit.answers import as_json as line_as_json
 from orchestrator.cli.options import AsJson, MovedData, readable_folder
-from orchestrator.cli.printing import print_json, print_lines
+from orchestrator.cli.printing import print_json, print_lines, reading
 
 
 def audit(
@@ -41,11 +41,13 @@ def audit(
         raise UserError("name a run folder, or type --answers FILE.jsonl --data DIR")
     from orchestrator.audit.audit import audit as replay_run
 
-    outcome = replay_run(readable_folder(output), package, python, data, install)
-    if as_json:
-        print_json({**asdict(outcome), "clean": outcome.clean})
-    else:
-        print_lines(outcome.lines())
+    folder = readable_folder(output)
+    with reading([folder]):
+        outcome = replay_run(folder, package, python, data, install)
+        if as_json:
+            print_json({**asdict(outcome), "clean": outcome.clean})
+        else:
+            print_lines(outcome.lines())
     raise typer.Exit(0 if outcome.clean else 1)
 
 

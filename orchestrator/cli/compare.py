@@ -8,7 +8,7 @@ import typer
 
 from actors.text.printable import printable
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
-from orchestrator.cli.printing import exit_for_faults, print_json
+from orchestrator.cli.printing import print_json, reads_folders
 from orchestrator.monitoring.console import show
 from orchestrator.report.comparisons import power as powers
 from orchestrator.report.comparisons import run_comparison
@@ -34,6 +34,7 @@ class ReadOptions(NamedTuple):
         return cls(data, judge, strict_paper, "" if cluster == "none" else cluster or AUTOMATIC)
 
 
+@reads_folders
 def compare(
     folders: RunFolders,
     data: MovedData = None,
@@ -54,7 +55,6 @@ def compare(
         compare_folders(folders, options, as_json)
     else:
         _compare_with_paper(folders[0], options, as_json)
-    exit_for_faults(folders)
 
 
 def _compare_with_paper(folder: Path, options: ReadOptions, as_json: bool) -> None:

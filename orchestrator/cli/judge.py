@@ -8,7 +8,7 @@ import typer
 
 from envs.errors import RunFolderError
 from orchestrator.cli.options import WIDTH, AsJson, OwnSweep, RunName, readable_folder, required_name
-from orchestrator.cli.printing import print_json, print_lines, print_tables, text_table
+from orchestrator.cli.printing import print_json, print_lines, print_tables, reading, text_table
 from orchestrator.monitoring.console import show
 from orchestrator.report.scores import judge_agreement
 from orchestrator.storage.run_folder import stored_sweep
@@ -38,10 +38,12 @@ def judge(
     as_json: AsJson = False,
 ) -> None:
     """Judge the open-ended answers of a run: those pending, or all of them with another judge."""
-    if labels is not None:
-        _correct_by_labels(output, labels, as_json)
-    elif agreement:
-        _show_agreement(readable_folder(output), as_json)
+    if labels is not None and "://" in output:
+        raise RunFolderError(f"labels are kept in a folder of this machine; copy {output} to one and name that")
+    if labels is not None or agreement:
+        folder = readable_folder(output)
+        with reading([folder]):
+            _correct_by_labels(folder, labels, as_json) if labels else _show_agreement(folder, as_json)
     else:
         _judge_answers(output, judge_name, set_, again, own, as_json)
 
@@ -66,7 +68,7 @@ def _judge_answers(output: str, judge_name: str, set_: list[str], again: bool, o
     raise typer.Exit(location.exit_code(0 if complete else 1))
 
 
-def _correct_by_labels(output: str, path: Path, as_json: bool) -> None:
+def _correct_by_labels(folder: Path, path: Path, as_json: bool) -> None:
     """Store the labels of a file, and print the judge's shares that they correct."""
     from orchestrator.gold.labels import FILE, store_labels
     from orchestrator.report.read_run import read_run
@@ -75,9 +77,7 @@ def _correct_by_labels(output: str, path: Path, as_json: bool) -> None:
     from orchestrator.report.tables.model_input import add_notes, input_notes
     from orchestrator.report.tables.open_ended import corrected_table
 
-    if "://" in output:
-        raise RunFolderError(f"labels are kept in a folder of this machine; copy {output} to one and name that")
-    run_data = read_run(readable_folder(output))
+    run_data = read_run(folder)
     answers = run_data.episodes.filter(run_data.episodes["ending"] == "answered")
     read, stored = store_labels(run_data.folder, path, answers["key"])
     table = add_notes(corrected_table(run_data), input_notes(run_data.sweep, run_data.folder))

@@ -10,7 +10,7 @@ import typer
 from actors.text.printable import printable
 from envs.errors import UserError
 from orchestrator.cli.options import WIDTH, AsJson, MovedData, Yes, split_sweep
-from orchestrator.cli.printing import print_json, text_table
+from orchestrator.cli.printing import print_json, reading, text_table
 from orchestrator.inspection import model_try, overflow
 from orchestrator.inspection.checkpoint_entry import checkpoint_specs
 from orchestrator.inspection.model_check import GPUS
@@ -156,12 +156,12 @@ def _replay_share(folder: Path, share: float, data: Path | None, own: Path | Non
         raise UserError("this would send paid requests to services; check the costs above and add --yes")
     outcome = play(repeats, say)
     if not outcome.interrupted:
-        with disk_errors(repeats.folder):
+        with reading([repeats.folder]), disk_errors(repeats.folder):
             rates, notes = compare_repeats(repeats)
-        if as_json:
-            print_json({"share": share, "folder": str(repeats.output), "notes": notes, "rates": rates.to_dicts()})
-        else:
-            show(rich_table(rate_table(rates)), *map(printable, notes), min_width=WIDTH)
+            if as_json:
+                print_json({"share": share, "folder": str(repeats.output), "notes": notes, "rates": rates.to_dicts()})
+            else:
+                show(rich_table(rate_table(rates)), *map(printable, notes), min_width=WIDTH)
     raise typer.Exit(outcome.exit_code)
 
 

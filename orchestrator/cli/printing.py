@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from actors.text.printable import printable
+from envs.errors import DamagedRunError
 from orchestrator.cli.options import WIDTH
 from orchestrator.monitoring.console import show
 
@@ -37,15 +40,44 @@ def text_table(heads: Sequence[str], rows: Iterable[Iterable[str]], title: str =
     return rich_table(Table("", title, tuple(columns), cells))
 
 
-def exit_for_faults(folders: Sequence[Path]) -> None:
-    """Name every damaged, missing and foreign file of run folders on stderr, and exit with ``FAULTY`` if there is any."""
-    from orchestrator.storage.manifest import find_faults
+@contextmanager
+def reading(folders: Sequence[Path]) -> Iterator[None]:
+    """Show run folders as they are now in a block, whatever a run does to them meanwhile; at its end, name their faults.
 
-    faults = [f"{folder}/{fault}" for folder in folders for fault in find_faults(folder)]
-    for fault in faults:
-        print(printable(fault), file=sys.stderr)
-    if faults:
+    Exits with ``FAULTY`` if a folder has a fault.
+    """
+    from orchestrator.storage.part_files import hold_parts
+
+    with hold_parts(folders):
+        yield
+    if faults := [fault for folder in folders for fault in _find_faults(folder)]:
+        print("\n".join(map(printable, faults)), file=sys.stderr)
         raise typer.Exit(FAULTY)
+
+
+def reads_folders(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command read its argument ``folder`` or ``folders`` by ``reading``."""
+
+    @wraps(command)
+    def read(**arguments: Any) -> None:
+        with reading(arguments["folders"] if "folders" in arguments else [arguments["folder"]]):
+            command(**arguments)
+
+    return read
+
+
+def _find_faults(folder: Path) -> Iterator[str]:
+    from orchestrator.storage.control_state import read_control_state
+    from orchestrator.storage.manifest import find_faults
+    from orchestrator.storage.run_folder import stored_sweep
+
+    faults = [f"{folder}/{fault}" for fault in find_faults(folder)]
+    yield from faults
+    for read in (stored_sweep, read_control_state) if not faults else ():
+        try:
+            read(folder)
+        except DamagedRunError as fault:
+            yield str(fault)
 
 
 def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:

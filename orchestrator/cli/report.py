@@ -10,12 +10,12 @@ import typer
 from orchestrator.cli.compare import ReadOptions, compare_folders, show_differences
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import (
-    exit_for_faults,
     print_answers,
     print_json,
     print_lines,
     print_sources,
     print_tables,
+    reads_folders,
 )
 from orchestrator.monitoring.console import show
 from orchestrator.report.comparisons.leaderboard import build_leaderboard
@@ -32,6 +32,7 @@ from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.disk import disk_errors
 
 
+@reads_folders
 def report(
     folders: RunFolders,
     data: MovedData = None,
@@ -79,7 +80,6 @@ def report(
         _report_runs(folders, options, None if brief else output or Path("runs.html"))
     else:
         _report_run(read_run(folders[0], *options), not brief, figures, as_json)
-    exit_for_faults(folders)
 
 
 def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) -> None:

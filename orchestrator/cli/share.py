@@ -7,9 +7,10 @@ import typer
 
 from envs.plural import pluralize
 from orchestrator.cli.options import MovedData, RunFolder, RunFolders, required_name
-from orchestrator.cli.printing import exit_for_faults, print_lines, print_mlflow
+from orchestrator.cli.printing import print_lines, print_mlflow, reads_folders
 
 
+@reads_folders
 def track(
     folder: RunFolder,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow: 'sqlite' or an address.")] = None,
@@ -20,9 +21,9 @@ def track(
 
     rebuild(folder, tracking_uri, data)
     print_mlflow(folder)
-    exit_for_faults([folder])
 
 
+@reads_folders
 def merge(
     folders: RunFolders,
     output: Annotated[str, typer.Option(metavar="DIR", help="A new run folder, or s3://BUCKET/FOLDER.")],
@@ -38,10 +39,11 @@ def merge(
     with open_location(required_name(output)) as location:
         merged = merge_folders(folders, location.folder, prefer)
     print_lines(describe_merge(merged))
-    exit_for_faults(folders)
-    raise typer.Exit(location.exit_code(0))
+    if code := location.exit_code(0):
+        raise typer.Exit(code)
 
 
+@reads_folders
 def export(
     folder: RunFolder,
     to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="csv or turns; extras add others.")],
@@ -55,4 +57,3 @@ def export(
     files = write(folder, to, target, data)
     listed = ", ".join([*files[:4], *["..."] * (len(files) > 4)])
     print_lines([f"{pluralize(len(files), 'file')} in {target}: {listed}"])
-    exit_for_faults([folder])

@@ -11,11 +11,11 @@ from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.cli.options import AsJson, RunFolder
 from orchestrator.cli.printing import (
-    exit_for_faults,
     print_json,
     print_lines,
     print_mlflow,
     print_sources,
+    reads_folders,
     text_table,
 )
 from orchestrator.gold.gold_check import gold_notes
@@ -32,6 +32,7 @@ LISTED = 10
 Cells = Annotated[bool, typer.Option("--cells", help="List every cell.")]
 
 
+@reads_folders
 def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> None:
     """Show the progress of a run by model and, with --cells, by cell; while it runs, also replicas, rates and ETA."""
     progress, precision = read_status(folder), _describe_stops(folder)
@@ -56,7 +57,6 @@ def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> 
         print_lines(gold_notes(folder))
         print_sources(folder, progress["left_out"])
         print_mlflow(folder)
-    exit_for_faults([folder])
 
 
 def _describe_stops(folder: Path) -> list[str]:

@@ -20,7 +20,7 @@ from orchestrator.storage.verdict_store import verdicts
 ANSWER = ["ending", "correct", "sample_id", "seed", "turns"]
 """Columns of an episode that must be equal in equal episodes."""
 BITS = ["category", "suggestion", "aggregate", "strict_category", "strict_suggestion", "strict_aggregate"]
-KEY, JUDGED = ["key"], ["key", "judge"]
+JUDGED = ["key", "judge"]
 CHUNK = 10_000
 """Number of episodes that are written at once."""
 
@@ -59,55 +59,60 @@ class Conflict:
 
 
 def assign_episodes(sources: Sequence[Source], prefer: int | None = None) -> tuple[list[Conflict], int]:
-    """Assign each key to one source (``Source.own``): the first that has an answer, or else the first that has a failed episode.
+    """Assign each key to one source (``Source.own``): an answer before a failed episode, then the one that is preferred.
 
-    Differing answers are conflicts and are taken from the source with the index ``prefer``. Returns the conflicts, and the
-    number of failed episodes that an answer replaces.
+    ``prefer`` is the index of a source; without it, differing answers are conflicts that nobody decides. Returns the conflicts,
+    and the number of failed episodes that an answer replaces.
     """
-    conflicts, replaced = [], 0
-    for late_index, late in enumerate(sources):
-        for early_index, early in enumerate(sources[:late_index]):
-            shared = _keep_keys(early.own, _keep_keys(late.own, early.own))
-            failed, late_failed = (_failed_keys(source, shared) for source in (early, late))
-            better = _drop_keys(failed, late_failed)
-            differing = _drop_keys(_differing_keys(early, late, shared), pl.concat([failed, late_failed]))
-            wins = prefer == late_index
-            lost = pl.concat([better, differing]) if wins else better
-            early.own, early.agreed = _drop_keys(early.own, lost), _drop_keys(early.agreed, lost)
-            late.own = _drop_keys(late.own, _drop_keys(shared, lost))
-            late.agreed = _drop_keys(late.agreed, pl.concat([late_failed, differing.clear() if wins else differing]))
-            replaced += better.height + _drop_keys(late_failed, failed).height
-            if differing.height:
-                taken = _preferred_name(sources, (early_index, late_index), prefer)
-                conflicts.append(Conflict(early.name, late.name, "episode", _sorted_keys(differing), taken))
-    return conflicts, replaced
+    columns = (pl.struct(*ANSWER).hash().alias("answer"), (pl.col("ending") == Ending.FAILED).alias("failed"))
+    rows = _join_sources([source.episodes.select("key", *columns) for source in sources])
+    shared = rows.filter(pl.col("key").is_duplicated()).select("key").unique().lazy()
+    played = [turns(source.folder).join(shared, on="key", how="semi") for source in sources]
+    hashed = [turn_rows.select("key", pl.struct(pl.all()).hash().alias("played")) for turn_rows in played]
+    replies = _join_sources([turn_rows.group_by("key").agg(pl.col("played").sort()).collect() for turn_rows in hashed])
+    rows = rows.join(replies, on=["key", "source"], how="left").sort(
+        "failed", pl.col("source").ne_missing(prefer), "source"
+    )
+    best = rows.unique("key", keep="first", maintain_order=True)
+    rows = rows.join(best, on="key", suffix="_taken", maintain_order="left")
+    is_taken = pl.col("source") == pl.col("source_taken")
+    is_equal = pl.all_horizontal(pl.col(name).eq_missing(pl.col(f"{name}_taken")) for name in ("answer", "played"))
+    agrees = is_taken | (is_equal & ~pl.col("failed"))
+    for number, source in enumerate(sources):
+        of_source = rows.filter(pl.col("source") == number)
+        source.own = _keep_keys(source.own, of_source.filter(is_taken))
+        source.agreed = _keep_keys(source.agreed, of_source.filter(agrees))
+    differing = rows.filter(~agrees & ~pl.col("failed"))
+    replaced = rows.filter(pl.col("failed") & ~pl.col("failed_taken"))["key"].n_unique()
+    return _list_conflicts(sources, differing, "episode", prefer), replaced
 
 
 def merge_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tuple[pl.DataFrame, list[Conflict]]:
     """Return one verdict per judge and taken answer, and the conflicts; an unreadable verdict gives way to a readable one."""
-    frames = [
-        verdicts(source.folder).join(source.agreed.lazy(), on="key", how="semi", maintain_order="left").collect()
-        for source in sources
-    ]
+    rows = _join_sources([_rows_of_keys(verdicts(source.folder), source.agreed) for source in sources])
+    rows = rows.sort(pl.col("aggregate").is_null(), pl.col("source").ne_missing(prefer), "source", maintain_order=True)
+    taken = rows.unique(JUDGED, keep="first", maintain_order=True)
+    readable = rows.filter(pl.col("aggregate").is_not_null())
+    differing = readable.join(taken, on=[*JUDGED, *BITS], how="anti", nulls_equal=True)
+    differing = differing.join(taken.select(*JUDGED, pl.col("source").alias("source_taken")), on=JUDGED)
+    return taken.drop("source"), _list_conflicts(sources, differing, "verdict", prefer)
+
+
+def _join_sources(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the rows of all sources; column ``source`` is the index of each row's source."""
+    return pl.concat([rows.with_columns(pl.lit(number).alias("source")) for number, rows in enumerate(frames)])
+
+
+def _list_conflicts(
+    sources: Sequence[Source], differing: pl.DataFrame, kind: str, prefer: int | None
+) -> list[Conflict]:
+    """Return a conflict per pair of sources, from the rows that differ from the row taken of ``source_taken``."""
     conflicts = []
-    for late_index, late in enumerate(frames):
-        for early_index, early in enumerate(frames[:late_index]):
-            both = [frame.filter(pl.col("aggregate").is_not_null()).select(*JUDGED, *BITS) for frame in (early, late)]
-            shared = both[0].join(both[1], on=JUDGED, how="semi")
-            differing = shared.join(both[1], on=[*JUDGED, *BITS], how="anti", nulls_equal=True).select("key").unique()
-            if differing.height:
-                taken = _preferred_name(sources, (early_index, late_index), prefer)
-                names = sources[early_index].name, sources[late_index].name
-                conflicts.append(Conflict(*names, "verdict", _sorted_keys(differing), taken))
-    order = sorted(range(len(frames)), key=lambda index: index != prefer)
-    rows = pl.concat([frames[index] for index in order])
-    rows = rows.sort(pl.col("aggregate").is_null(), maintain_order=True)
-    return rows.unique(JUDGED, keep="first", maintain_order=True), conflicts
-
-
-def _preferred_name(sources: Sequence[Source], pair: tuple[int, int], prefer: int | None) -> str:
-    """Return the name of the preferred source if it is one of the pair, else an empty text."""
-    return sources[prefer].name if prefer in pair and prefer is not None else ""
+    for pair, rows in differing.sort("source_taken", "source").group_by("source_taken", "source", maintain_order=True):
+        one, other = (sources[number].name for number in sorted(pair))
+        taken = sources[prefer].name if prefer is not None and prefer in pair else ""
+        conflicts.append(Conflict(one, other, kind, tuple(rows["key"].unique().sort()), taken))
+    return conflicts
 
 
 def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
@@ -134,33 +139,9 @@ def complete_episodes(rows: pl.DataFrame, turn_rows: pl.DataFrame) -> pl.DataFra
     return rows.join(counts, on="key", how="left").filter(pl.col("rows").fill_null(0) == expected).select("key")
 
 
-def _differing_keys(early: Source, late: Source, shared: pl.DataFrame) -> pl.DataFrame:
-    """Return the keys whose episodes or turns differ between two sources."""
-    episodes = [_keep_keys(source.episodes, shared).select("key", *ANSWER) for source in (early, late)]
-    turn_rows = [turns(source.folder).join(shared.lazy(), on="key", how="semi").collect() for source in (early, late)]
-    differences = [
-        left.join(right, on=left.columns, how="anti", nulls_equal=True).select("key")
-        for pair in (episodes, turn_rows)
-        for left, right in (pair, pair[::-1])
-    ]
-    return pl.concat(differences).unique()
-
-
-def _failed_keys(source: Source, keys: pl.DataFrame) -> pl.DataFrame:
-    return _keep_keys(source.episodes, keys).filter(pl.col("ending") == Ending.FAILED).select("key")
-
-
 def _keep_keys(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     return rows.join(keys, on="key", how="semi", maintain_order="left")
 
 
 def _rows_of_keys(rows: pl.LazyFrame, keys: pl.DataFrame) -> pl.DataFrame:
     return rows.join(keys.lazy().select("key"), on="key", how="semi", maintain_order="left").collect()
-
-
-def _drop_keys(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
-    return rows.join(keys, on="key", how="anti", maintain_order="left")
-
-
-def _sorted_keys(keys: pl.DataFrame) -> tuple[str, ...]:
-    return tuple(keys["key"].unique().sort())

@@ -3,7 +3,6 @@
 The new folder has each episode once, with checksums. Differing answers are an error unless a folder is preferred.
 """
 
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -55,14 +54,14 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     ``prefer`` names the folder whose answer is taken if answers to a key differ; without it, differing answers are an error and
     nothing is written.
     """
-    names = _folder_names(folders)
+    names = [*map(str, folders)]
     if prefer and prefer not in names:
         raise RunFolderError(f"--prefer {prefer} is not one of the merged folders; type one of {', '.join(names)}")
     preferred = names.index(prefer) if prefer else None
     sums = [checksums.read_sums(folder) for folder in folders]  # before the check of the locks, to miss no change
     _check_folders(folders, into)
-    sweep = _merge_sweeps(folders, names)
-    weights = _merge_weights(sweep, folders, names)
+    sweep = _merge_sweeps(folders)
+    weights = _merge_weights(sweep, folders)
     left_out = {run_folder.read_bad_lines(folder) for folder in folders}
     if len(left_out) > 1:
         raise RunFolderError("the folders skipped different bad lines of their data, so their plans differ")
@@ -79,15 +78,17 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
         if weights:
             checksums.write(into / loaded_weights.FILE, run_folder.to_json(weights))
         _write_store(sources, merged_rows, into)
-        if changed := _find_changed(folders, sums):
-            if is_new:
-                rmtree(into)
-            raise RunFolderError(f"{changed} is being written; wait for its driver, or stop it")
-        _check_complete(into, sources)
+        for folder, before in zip(folders, sums, strict=True):
+            if checksums.read_sums(folder) != before:  # a driver writes them before each new part
+                if is_new:
+                    rmtree(into)
+                raise RunFolderError(f"{folder} is being written; wait for its driver, or stop it")
         taken = {source.name: source.own.height for source in sources}
-        pending = keys.len() - sum(taken.values())
+        if (stored := episodes(into).select(pl.len()).collect().item()) != sum(taken.values()):
+            raise RunFolderError(f"{into} has only {stored:,} episodes after the merge; delete it and merge again")
+        pending = keys.len() - stored
         summary = MergeSummary(taken, gave_way, merged_rows.height, tuple(conflicts), pending)
-        checksums.write(into / RECORD, (json.dumps(asdict(summary), indent=2, ensure_ascii=False) + "\n").encode())
+        checksums.write(into / RECORD, run_folder.to_json(asdict(summary)))
         write_results(into, _result_rows(into, planned))
     return summary
 
@@ -107,15 +108,10 @@ def describe_merge(summary: MergeSummary) -> list[str]:
     return [*lines, f"{pluralize(summary.pending, 'planned episode')} pending; details: {RECORD}"]
 
 
-def _folder_names(folders: Sequence[Path]) -> list[str]:
-    """Return the folders' names as typed; raises RunFolderError for a duplicate, or for fewer than two folders."""
+def _check_folders(folders: Sequence[Path], into: Path) -> None:
     run_folder.check_distinct(folders)
     if len(folders) < 2:
         raise RunFolderError("merge needs two or more folders before --output")
-    return [str(folder) for folder in folders]
-
-
-def _check_folders(folders: Sequence[Path], into: Path) -> None:
     for folder in folders:
         if lock.holder(folder) is not None:
             raise RunFolderError(f"{folder} is being written; wait for its driver, or stop it")
@@ -125,30 +121,29 @@ def _check_folders(folders: Sequence[Path], into: Path) -> None:
         )
 
 
-def _merge_weights(sweep: Sweep, folders: Sequence[Path], names: Sequence[str]) -> dict[str, loaded_weights.Weights]:
+def _merge_weights(sweep: Sweep, folders: Sequence[Path]) -> dict[str, loaded_weights.Weights]:
     """Return model -> its weights; raises RunFolderError if two folders have played a model with different weights."""
     records = [loaded_weights.LoadedWeights(folder) for folder in folders]
-    for (one, name), (other, other_name) in combinations(zip(records, names, strict=True), 2):
+    for one, other in combinations(records, 2):
         if different := [model.name for model in sweep.models if one.differs_from(other, model)]:
             raise RunFolderError(
-                f"{name} and {other_name} have played {different[0]} with different weights: they are two runs; "
+                f"{one.folder} and {other.folder} have played {different[0]} with different weights: they are two runs; "
                 "`proactive-sweep compare` sets them side by side"
             )
     return {name: weights for record in reversed(records) for name, weights in record.models.items()}
 
 
-def _merge_sweeps(folders: Sequence[Path], names: Sequence[str]) -> Sweep:
+def _merge_sweeps(folders: Sequence[Path]) -> Sweep:
     """Return the merged sweep; raises RunFolderError if the sweeps differ in more than their models, or their conditions."""
-    sweeps = [run_folder.stored_sweep(folder) for folder in folders]
-    first, merged = sweeps[0], sweeps[0]
-    for sweep, name in zip(sweeps[1:], names[1:], strict=True):
+    first, *others = map(run_folder.stored_sweep, folders)
+    merged = first
+    for sweep, folder in zip(others, folders[1:], strict=True):
         settings, other_settings = run_folder.settings(first), run_folder.settings(sweep)
         changed = run_folder.differences(settings, other_settings, between=", there it is ")
-        differing = [key for key in ("models", "conditions") if any(line.startswith(f"{key} was") for line in changed)]
         blocking = [line for line in changed if not line.startswith(("models was", "conditions was"))]
-        if blocking or len(differing) > 1:
+        if blocking or len(changed) > 1:
             detail = "; ".join((blocking or changed)[: run_folder.MAX_DIFFERENCES])
-            raise RunFolderError(f"{names[0]} and {name} have different configurations: {detail}")
+            raise RunFolderError(f"{folders[0]} and {folder} have different configurations: {detail}")
         models = {model.name: model for model in (*merged.models, *sweep.models)}
         conditions = {condition.name: condition for condition in (*merged.conditions, *sweep.conditions)}
         merged = merged.model_copy(update={"models": tuple(models.values()), "conditions": tuple(conditions.values())})
@@ -198,17 +193,6 @@ def _write_store(sources: Sequence[Source], merged_rows: pl.DataFrame, into: Pat
         verdict_store = VerdictStore(into)
         verdict_store.append(merged_rows.to_dict(as_series=False))
         verdict_store.flush()
-
-
-def _find_changed(folders: Sequence[Path], sums: Sequence[checksums.Sums]) -> Path | None:
-    """Return a folder whose checksums have changed since they were read; a driver writes them before each new part."""
-    later = (folder for folder, before in zip(folders, sums, strict=True) if checksums.read_sums(folder) != before)
-    return next(later, None)
-
-
-def _check_complete(into: Path, sources: Sequence[Source]) -> None:
-    if (stored := episodes(into).select(pl.len()).collect().item()) != sum(s.own.height for s in sources):
-        raise RunFolderError(f"{into} has only {stored:,} episodes after the merge; delete it and merge again")
 
 
 def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:

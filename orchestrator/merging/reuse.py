@@ -147,36 +147,24 @@ def _find_in_folder(sweep: Sweep, plan: Plan, wanted: pl.DataFrame, name: str, f
         left.update({reason: rows.height - matching.height} if matching.height < rows.height else {})
         return matching
 
-    rows = keep(rows, "damaged", rows.join(wanted, on=PLANNED_COLUMNS, how="semi").filter(_has_known_ending()))
+    rows = keep(
+        rows, "damaged", rows.join(wanted, on=PLANNED_COLUMNS, how="semi").filter(pl.col("ending").is_in([*Ending]))
+    )
     rows = keep(rows, "failed", rows.filter(pl.col("ending") != Ending.FAILED))
-    rows = keep(rows, "damaged", complete_episodes(rows, _turn_keys(folder, rows)))
-    rows = keep(rows, "engine", rows.filter(pl.col("model").is_in(_models_of_same_backend(sweep, old))))
-    rows = keep(rows, "weights", rows.filter(~pl.col("model").is_in(_models_of_other_weights(sweep, output, folder))))
+    turn_rows = turns(folder).join(rows.lazy().select("key"), on="key", how="semi").select("key", "turn").collect()
+    rows = keep(rows, "damaged", complete_episodes(rows, turn_rows))
+    backends = {model.name: model.backend for model in old.models}
+    same_backend = [model.name for model in sweep.models if backends.get(model.name) == model.backend]
+    rows = keep(rows, "engine", rows.filter(pl.col("model").is_in(same_backend)))
+    own_weights, weights = LoadedWeights(output), LoadedWeights(folder)
+    other = [m.name for m in sweep.models if weights.mismatch(m) or own_weights.differs_from(weights, m)]
+    rows = keep(rows, "weights", rows.filter(~pl.col("model").is_in(other)))
     planned = wanted.join(rows, on="key", how="semi")
     rows = keep(rows, "pictures", _episodes_with_same_pictures(sweep, old, plan, folder, planned))
     own = rows.select("key")
     changed = [] if own.height or left else run_folder.differences(run_folder.settings(old), run_folder.settings(sweep))
     differs = tuple(line for line in changed if line.startswith(KEY_SETTINGS))
     return Reusable(Source(folder, name, rows, own, own), left, differs)
-
-
-def _has_known_ending() -> pl.Expr:
-    return pl.col("ending").is_in([str(ending) for ending in Ending])
-
-
-def _turn_keys(folder: Path, rows: pl.DataFrame) -> pl.DataFrame:
-    return turns(folder).join(rows.lazy().select("key"), on="key", how="semi").select("key", "turn").collect()
-
-
-def _models_of_same_backend(sweep: Sweep, old: Sweep) -> list[str]:
-    backends = {model.name: model.backend for model in old.models}
-    return [model.name for model in sweep.models if backends.get(model.name) == model.backend]
-
-
-def _models_of_other_weights(sweep: Sweep, output: Path, folder: Path) -> list[str]:
-    """Return the models that the other run is known to have played with other weights than this run would load."""
-    own, there = LoadedWeights(output), LoadedWeights(folder)
-    return [model.name for model in sweep.models if there.mismatch(model) or own.differs_from(there, model)]
 
 
 def _episodes_with_same_pictures(

@@ -1,10 +1,12 @@
 """Objects of a run folder in a bucket, through fsspec. An object exists complete or not at all.
 
 Credentials come from the environment, as each service documents it (``AWS_*``, ``GOOGLE_APPLICATION_CREDENTIALS``), never
-from an address, a sweep file or an option.
+from an address, a sweep file or an option. Conditional writes replace or delete an object only if its version is unchanged; a
+failed condition changes nothing and returns False, and a missing response never counts as success.
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +17,6 @@ from urllib.parse import urlsplit
 
 from actors.text.printable import error_text
 from envs.errors import RunFolderError
-from orchestrator.object_store import conditional
 
 PROBE = "lock.probe"
 """Name of an object that never exists; if a service accepts a conditional write of it, that service ignores conditions."""
@@ -26,10 +27,21 @@ MARKS = ("generation", "ETag", "etag", "md5Hash", "mtime", "created")
 TIMES = ("LastModified", "mtime", "updated", "created")
 NO_VERSION = "1" * 16
 """A version that no object has: no valid ETag of S3, and a generation of Google's from before its service began."""
+CONFLICT = "ConditionalRequestConflict"
+"""S3's code (409) for two conditional writes at the same moment."""
+FAILED_CONDITION_CODES = ("PreconditionFailed", CONFLICT, "NoSuchKey", "404", "409", "412")
+"""S3's error codes for an object that has another version or is gone.
+
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
+"""
 
 
 class BucketError(RunFolderError):
     """A failure to read or write a bucket; its text is the full message."""
+
+
+class Unsupported(Exception):
+    """A service or fsspec file system without conditional writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +72,6 @@ class Bucket:
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self.fs, self.root = _open_file_system(self.url)
-        self.conditions = conditional.conditions(self.fs)
 
     def list_objects(self, under: str = "") -> dict[str, StoredObject]:
         """Return every object, or those in a folder, by relative name, in the order of the service (S3: by name)."""
@@ -75,21 +86,16 @@ class Bucket:
 
     def read(self, name: str) -> bytes | None:
         """Return an object's bytes; None if it does not exist."""
-        with self._errors("read"):
-            try:
-                content: bytes = self.fs.cat_file(f"{self.root}/{name}")
-            except FileNotFoundError:
-                return None
-        return content
+        with self._errors("read"), contextlib.suppress(FileNotFoundError):
+            return self.fs.cat_file(f"{self.root}/{name}")  # type: ignore[no-any-return]
+        return None
 
     def stat(self, name: str) -> StoredObject | None:
         """Return one object by name, None if it does not exist; unlike a listing, the result is never stale."""
-        with self._errors("read"):
-            try:
-                details: dict[str, Any] = self.fs.info(f"{self.root}/{name}", refresh=True)
-            except FileNotFoundError:
-                return None
-        return _to_stored_object(details) if details.get("type") == "file" else None
+        with self._errors("read"), contextlib.suppress(FileNotFoundError):
+            details: dict[str, Any] = self.fs.info(f"{self.root}/{name}", refresh=True)
+            return _to_stored_object(details) if details.get("type") == "file" else None
+        return None
 
     def version(self, name: str) -> str:
         """Return the version of an object; empty if it does not exist."""
@@ -113,9 +119,9 @@ class Bucket:
             except FileExistsError:
                 return False
             except OSError as problem:
-                if conditional.lost_race(problem):
+                if _code(problem) == CONFLICT:
                     return False
-                if not conditional.unsupported(problem):
+                if problem.errno != errno.ENOSYS:
                     raise
                 if self.stat(name) is not None:
                     return False
@@ -134,7 +140,7 @@ class Bucket:
         """Return True if the service checks conditions of writes; this tries a write whose condition must fail."""
         try:
             ignored = self.replace(PROBE, b"", NO_VERSION)
-        except conditional.Unsupported:
+        except Unsupported:
             return False
         if ignored:
             self.delete([PROBE])
@@ -142,13 +148,40 @@ class Bucket:
 
     def replace(self, name: str, content: bytes, version: str) -> bool:
         """Write an object if it still has that version (``If-Match``); else return False. Raises Unsupported."""
-        with self._errors("written"):
-            return self.conditions.replace(f"{self.root}/{name}", content, version)
+        return self._change(name, version, content)
 
     def delete_version(self, name: str, version: str) -> bool:
         """Delete an object if it still has that version; else return False. Raises Unsupported without conditions."""
+        return self._change(name, version, None)
+
+    def _change(self, name: str, version: str, content: bytes | None) -> bool:
+        """Write, or delete, an object of this version; https://cloud.google.com/storage/docs/request-preconditions."""
+        protocols = {self.fs.protocol} if isinstance(self.fs.protocol, str) else set(self.fs.protocol)
+        if not protocols & {"s3", "gs"}:
+            raise Unsupported
+        bucket, key, _ = self.fs.split_path(f"{self.root}/{name}")
         with self._errors("written"):
-            return self.conditions.delete(f"{self.root}/{name}", version)
+            try:
+                if "s3" in protocols:
+                    call, body = ("delete_object", {}) if content is None else ("put_object", {"Body": content})
+                    self.fs.call_s3(call, Bucket=bucket, Key=key, IfMatch=version, **body)
+                elif content is None:
+                    self.fs.call("DELETE", "b/{}/o/{}", bucket, key, ifGenerationMatch=version)
+                else:
+                    call, upload = (
+                        f"{self.fs._location}/upload/storage/v1/b/{{}}/o",
+                        {"uploadType": "media", "name": key},
+                    )
+                    self.fs.call("POST", call, bucket, data=content, ifGenerationMatch=version, **upload)
+            except (FileExistsError, FileNotFoundError):  # gcsfs raises these for 412 and 404
+                return False
+            except OSError as problem:  # s3fs wraps botocore's errors
+                if problem.errno == errno.ENOSYS:  # "not implemented" (501), as older MinIO and Ceph answer
+                    raise Unsupported from None
+                if _code(problem) not in FAILED_CONDITION_CODES:
+                    raise
+                return False
+        return True
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove objects in this order; missing ones are ignored."""
@@ -161,7 +194,7 @@ class Bucket:
     def _errors(self, verb: str) -> Iterator[None]:
         try:
             yield
-        except (BucketError, conditional.Unsupported):
+        except (BucketError, Unsupported):
             raise
         except Exception as problem:  # each service raises a tree of its own: OSError, botocore's, aiohttp's, google's
             raise BucketError(f"{self.url} cannot be {verb} ({error_text(problem)})") from None
@@ -194,3 +227,9 @@ def _to_stored_object(details: Mapping[str, Any]) -> StoredObject:
 
 def _version_of(details: Mapping[str, Any]) -> str:
     return next((str(details[name]) for name in MARKS if details.get(name)), "")
+
+
+def _code(problem: OSError) -> str:
+    """Return S3's code of an error; empty for any other error."""
+    response = getattr(problem.__cause__, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))

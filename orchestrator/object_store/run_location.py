@@ -34,7 +34,7 @@ from orchestrator.object_store.uploader import (
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, read_holder
 from orchestrator.storage import checksums, job_paths, lock, safe_write
 from orchestrator.storage.disk import disk_errors
-from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.part_files import list_parts
 
 INCOMPLETE = 1
 """Exit code of an attempt that is not completely uploaded."""
@@ -130,7 +130,7 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
 
 def _move_damaged(folder: Path, remote: Collection[str], say: Callable[[str], None]) -> None:
     """Move aside the damaged parts that the bucket also holds: downloading them again saves replaying their episodes."""
-    for path in damaged_parts(folder):
+    for path in list_parts(folder).bad:
         if path.relative_to(folder).as_posix() in remote:
             say(f"{path} is damaged; it is moved to damaged/ and fetched from the bucket again")
             safe_write.move_aside(folder, path)

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.errors import RunFolderError
-from orchestrator.object_store.bucket import Bucket, BucketError
-from orchestrator.object_store.conditional import Unsupported
+from orchestrator.object_store.bucket import Bucket, BucketError, Unsupported
 from orchestrator.storage.lock import describe_holder, parse_holder
 
 LOCK = "lock"

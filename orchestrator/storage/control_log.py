@@ -10,7 +10,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envs import regular
-from envs.errors import RunFolderError
+from envs.errors import DamagedRunError, RunFolderError
 from orchestrator.storage import checksums, safe_write
 
 INBOX, LOG = "control", "control.jsonl"
@@ -96,24 +96,19 @@ class LogEntry(BaseModel):
         return f"{command}: {'refused: ' if self.refused else ''}{self.effect}"
 
 
-def make_command(verb: str, target: str) -> Command:
-    """Return a command from the user of this process. Raises RunFolderError if a field is too long."""
-    sender = {"who": _user(), "host": socket.gethostname(), "asked": _now()}
-    try:
-        return Command.model_validate({"verb": verb, "target": target, **sender})
-    except ValidationError:
-        raise RunFolderError(f"{verb} takes a target of at most 300 characters") from None
-
-
 def parse_command(verb: str, target: str) -> Command:
-    """Return the command with this verb and target. Raises RunFolderError if either is invalid."""
+    """Return the command with this verb and target, from the user of this process. Raises RunFolderError if either is invalid."""
     if verb in REMOVED:
         raise RunFolderError(REMOVED[verb])
     if verb not in VERBS:
         raise RunFolderError(f"ctl does not know {verb}; type one of {', '.join(VERBS)}")
     if not target and verb not in ALL_BY_DEFAULT:
         raise RunFolderError(f"{verb} takes a target; --help says which")
-    return make_command(verb, target or ALL)
+    sender = {"who": _user(), "host": socket.gethostname(), "asked": _now()}
+    try:
+        return Command.model_validate({"verb": verb, "target": target or ALL, **sender})
+    except ValidationError:
+        raise RunFolderError(f"{verb} takes a target of at most 300 characters") from None
 
 
 def command_file(command: Command) -> tuple[str, bytes]:
@@ -143,13 +138,13 @@ def take_commands(folder: Path, execute: Callable[[Command], tuple[str, bool]]) 
     ``execute`` returns the effect as a sentence, and whether it refused the command. A command's file is deleted after
     it is logged; a logged command whose file is still there is not executed again.
     """
-    names = waiting_commands(folder)
-    if not names:
+    if not (names := waiting_commands(folder)):
         return []
     logged_names = {entry.name for entry in read_history(folder)}
-    entries = [_take_command(folder, name, execute) for name in names if name not in logged_names]
-    if entries:
-        _append(folder, entries)
+    if entries := [_take_command(folder, name, execute) for name in names if name not in logged_names]:
+        before = checksums.read_verified(folder / LOG) if (folder / LOG).exists() else b""
+        lines = "".join(f"{entry.model_dump_json(exclude_defaults=True)}\n" for entry in entries)
+        checksums.write(folder / LOG, before + lines.encode())
     for name in names:
         with suppress(OSError):
             safe_write.remove(folder / INBOX / name)
@@ -157,13 +152,16 @@ def take_commands(folder: Path, execute: Callable[[Command], tuple[str, bool]]) 
 
 
 def read_history(folder: Path) -> list[LogEntry]:
-    """Return the log. Raises RunFolderError if it is damaged, since canceled cells would then be unknown."""
+    """Return the log. Raises DamagedRunError if it is damaged, since canceled cells would then be unknown."""
     try:
         return parse_history(checksums.read_verified(folder / LOG), str(folder))
     except FileNotFoundError:
         return []
     except OSError as problem:
-        raise _damaged_log(str(folder), problem.strerror or str(problem)) from None
+        raise DamagedRunError(
+            f"{folder / LOG} is damaged ({problem.strerror}); what was paused or cancelled is not known any more: move the file"
+            " away to play everything"
+        ) from None
 
 
 def parse_history(content: bytes, where: str) -> list[LogEntry]:
@@ -182,14 +180,8 @@ def _warn_once(sentence: str) -> None:
     log.warning(sentence)
 
 
-def _damaged_log(where: str, why: str) -> RunFolderError:
-    return RunFolderError(
-        f"{where}/{LOG} is damaged ({why}); what was paused or cancelled is not known any more: move the file away to play"
-        " everything"
-    )
-
-
 def _take_command(folder: Path, name: str, execute: Callable[[Command], tuple[str, bool]]) -> LogEntry:
+    """Execute a command and return its entry; a file that is no command goes to ``damaged/``."""
     path = folder / INBOX / name
     try:
         command = Command.model_validate_json(regular.read_bytes(path, LARGEST))
@@ -200,12 +192,6 @@ def _take_command(folder: Path, name: str, execute: Callable[[Command], tuple[st
         return LogEntry(name=name, command=None, taken=_now(), refused=True, effect=f"set aside in damaged/: {why}")
     effect, refused = execute(command)
     return LogEntry(name=name, command=command, taken=_now(), effect=effect, refused=refused)
-
-
-def _append(folder: Path, entries: Iterable[LogEntry]) -> None:
-    before = checksums.read_verified(folder / LOG) if (folder / LOG).exists() else b""
-    lines = "".join(f"{entry.model_dump_json(exclude_defaults=True)}\n" for entry in entries)
-    checksums.write(folder / LOG, before + lines.encode())
 
 
 def _user() -> str:

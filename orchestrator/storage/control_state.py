@@ -18,10 +18,8 @@ class ControlState:
         self.entries: list[LogEntry] = []
         """The accepted entries."""
         self.drained: set[str] = set()
-        self._pauses: list[Command] = []
-        """The ``pause`` and ``resume`` commands from the last one on whose target was ``all``."""
-        self._cancels: list[Command] = []
-        """The ``cancel`` and ``restore`` commands from the last one on whose target was ``all``."""
+        self._commands: dict[str, list[Command]] = {}
+        """``pause`` or ``cancel`` -> these commands and those that take them back, from the last one on for ``all``."""
         for entry in entries:
             self.add(entry)
 
@@ -33,30 +31,39 @@ class ControlState:
         self.entries.append(entry)
         if command.verb == "drain":
             self.drained.add(command.target)
-        if command.verb == "undrain":
+        elif command.verb == "undrain":
             self.drained.discard(command.target)
-        for verbs, commands in ((("pause", "resume"), self._pauses), (("cancel", "restore"), self._cancels)):
-            if command.verb in verbs:
-                commands[:] = [command] if command.target == ALL else [*commands, command]
+        else:
+            stop = {"resume": "pause", "restore": "cancel"}.get(command.verb, command.verb)
+            self._commands[stop] = [*(self._commands.get(stop, []) if command.target != ALL else ()), command]
 
     def pausing_command(self, cell: str) -> Command | None:
         """Return the command that pauses a cell, or ``judge``; None if it is not paused."""
-        return _last_match(cell, self._pauses, "pause")
+        return self._find_last("pause", cell)
 
     def canceling_command(self, cell: str) -> Command | None:
         """Return the command that cancels a cell; None if it is not canceled."""
-        return _last_match(cell, self._cancels, "cancel")
+        return self._find_last("cancel", cell)
 
-    def mark_cells(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the cells of a status; unfinished ones that are canceled or paused get this state and its reason."""
-        return [self._mark_cell(cell) if cell["finished"] < cell["planned"] else cell for cell in cells]
-
-    def _mark_cell(self, cell: dict[str, Any]) -> dict[str, Any]:
-        command = self._stopping_command(cell["cell"])
-        return cell if command is None else {**cell, "state": STATES[command.verb], "reason": command.description}
+    def _find_last(self, verb: str, cell: str) -> Command | None:
+        """Return the last command that names the cell if it has this verb."""
+        commands = (command for command in reversed(self._commands.get(verb, [])) if matches(command.target, cell))
+        last = next(commands, None)
+        return last if last is not None and last.verb == verb else None
 
     def _stopping_command(self, cell: str) -> Command | None:
         return self.canceling_command(cell) or self.pausing_command(cell)
+
+    def mark_cells(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the cells of a status; unfinished ones that are canceled or paused get this state and its reason."""
+        commands = [
+            (cell, self._stopping_command(cell["cell"]) if cell["finished"] < cell["planned"] else None)
+            for cell in cells
+        ]
+        return [
+            {**cell, "state": STATES[command.verb], "reason": command.description} if command else cell
+            for cell, command in commands
+        ]
 
     def sentences(self, cells: Iterable[str]) -> list[str]:
         """Return ``3 cells are cancelled (cancel u3 by ana on node1, 2026-11-22T12:00:00+00:00): u3/ROD/hint, ...``."""
@@ -68,22 +75,14 @@ class ControlState:
 
 
 def read_control_state(folder: Path) -> ControlState:
-    """Return the state after the log of a run folder. Raises RunFolderError if the log is damaged."""
+    """Return the state after the log of a run folder. Raises DamagedRunError if the log is damaged."""
     return ControlState(read_history(folder))
 
 
 def matches(target: str, cell: str) -> bool:
     """Return True if a target names a cell (``model/scenario/condition``), or ``judge``."""
-    if target == ALL:
-        return True
     patterns, names = target.split("/"), cell.split("/")
-    return len(patterns) <= len(names) and all(map(fnmatchcase, names, patterns))
-
-
-def _last_match(cell: str, commands: list[Command], verb: str) -> Command | None:
-    """Return the last command that names the cell if it has this verb."""
-    last = next((command for command in reversed(commands) if matches(command.target, cell)), None)
-    return last if last is not None and last.verb == verb else None
+    return target == ALL or (len(patterns) <= len(names) and all(map(fnmatchcase, names, patterns)))
 
 
 def _describe(command: Command, cells: list[str]) -> str:

@@ -21,11 +21,12 @@ from orchestrator.storage import checksums, lock, safe_write
 from orchestrator.storage.late_scan import late_scan
 from orchestrator.storage.part_files import (
     Part,
+    PartFiles,
     delete_parts,
-    has_options,
     list_parts,
     mend,
     next_number,
+    read_parts,
     scan_part,
 )
 from orchestrator.storage.schemas import (
@@ -128,8 +129,9 @@ class EpisodeStore:
         """
         self.flush()
         self._unmerged = 0
-        for group in self._groups():
-            self._merge(group)
+        files = list_parts(self.folder)
+        for group in _group_small(files):
+            self._merge(files, group)
 
     def _merge_during_run(self) -> None:
         """Merge small parts once many are new; if the disk is full, they are merged at the end."""
@@ -140,11 +142,10 @@ class EpisodeStore:
             except UNREADABLE as problem:
                 log.warning("parts of %s are merged later: %s", self.folder, problem)
 
-    def _merge(self, group: Sequence[Part]) -> None:
-        frames = {"episodes": _episodes(self.folder, group), "turns": _owned(self.folder, "turns", group)}
-        sums = checksums.read_sums(self.folder)
-        if any(has_options(part, sums) for part in group):
-            frames["options"] = _owned(self.folder, "options", group)
+    def _merge(self, files: PartFiles, group: Sequence[Part]) -> None:
+        frames = {"episodes": _episodes(files, group), "turns": _owned(files, "turns", group)}
+        if files.paths("options", group):
+            frames["options"] = _owned(files, "options", group)
         self._commit(Part(group[0].first, group[-1].last), frames)
         delete_parts(self.folder, group)
 
@@ -176,19 +177,20 @@ class EpisodeStore:
         for path in paths.values():
             safe_write.publish(path)
 
-    def _groups(self) -> list[list[Part]]:
-        """Return sequences of two or more neighboring small parts, each to be merged into one part."""
-        groups: list[list[Part]] = [[]]
-        rows = 0
-        for part in list_parts(self.folder).parts:
-            count = int(scan_part(self.folder / "episodes" / part.name).select(pl.len()).collect().item())
-            group = groups[-1]
-            if group and (rows >= LARGE or count >= LARGE or part.first != group[-1].last + 1):
-                groups.append(group := [])
-                rows = 0
-            group.append(part)
-            rows += count
-        return [group for group in groups if len(group) > 1]
+
+def _group_small(files: PartFiles) -> list[list[Part]]:
+    """Return sequences of two or more neighboring small parts, each to be merged into one part."""
+    groups: list[list[Part]] = [[]]
+    rows = 0
+    for part in files.parts:
+        count = int(scan_part(files.folder / "episodes" / part.name).select(pl.len()).collect().item())
+        group = groups[-1]
+        if group and (rows >= LARGE or count >= LARGE or part.first != group[-1].last + 1):
+            groups.append(group := [])
+            rows = 0
+        group.append(part)
+        rows += count
+    return [group for group in groups if len(group) > 1]
 
 
 def episodes(folder: Path, model: str | None = None) -> pl.LazyFrame:
@@ -196,51 +198,45 @@ def episodes(folder: Path, model: str | None = None) -> pl.LazyFrame:
 
     ``model`` restricts the scan to one model. Safe during a run: parts are listed when the frame is collected.
     """
-    return late_scan(EPISODES, lambda: _episodes(Path(folder), _usable_parts(Path(folder)), model))
+    return late_scan(EPISODES, lambda: _episodes(files := _list_usable(folder), files.parts, model))
 
 
 def turns(folder: Path) -> pl.LazyFrame:
     """Scan the turns of the stored episodes (``TURNS``), in the order played."""
-    return late_scan(TURNS, lambda: _owned(Path(folder), "turns", _usable_parts(Path(folder))))
+    return late_scan(TURNS, lambda: _owned(files := _list_usable(folder), "turns", files.parts))
 
 
 def options(folder: Path) -> pl.LazyFrame:
     """Scan the options of the stored episodes of ``every-state`` (``OPTIONS``)."""
-    return late_scan(OPTIONS, lambda: _owned(Path(folder), "options", _usable_parts(Path(folder))))
+    return late_scan(OPTIONS, lambda: _owned(files := _list_usable(folder), "options", files.parts))
 
 
-def _usable_parts(folder: Path) -> list[Part]:
-    files = list_parts(folder)
-    for path in files.bad:
+def _list_usable(folder: Path) -> PartFiles:
+    files = read_parts(Path(folder))
+    for path in (path for path in files.bad if path.parent.name != "verdicts"):
         log.warning("%s cannot be used and is skipped; `proactive-sweep run` plays its episodes again", path)
-    return files.parts
+    return files
 
 
-def _scan_parts(folder: Path, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
+def _scan(files: PartFiles, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
     """Scan all rows in the order of the parts; column ``part`` is the part's index in that order."""
-    files = [str(folder / table / part.name) for part in parts]
+    if not (paths := files.paths(table, parts)):
+        return pl.LazyFrame(schema={**TABLES[table], "part": pl.UInt32})
     read = {"missing_columns": "insert", "glob": False, "hive_partitioning": False, "include_file_paths": "part"}
-    rows = pl.scan_parquet(files, schema=TABLES[table], **read)  # type: ignore[arg-type]
-    return rows.with_columns(pl.col("part").cast(pl.Enum(files)).to_physical())
+    rows = pl.scan_parquet(paths, schema=TABLES[table], **read)  # type: ignore[arg-type]
+    return rows.with_columns(pl.col("part").cast(pl.Enum(paths)).to_physical())
 
 
-def _episodes(folder: Path, parts: Sequence[Part], model: str | None = None) -> pl.LazyFrame:
-    if not parts:
-        return pl.LazyFrame(schema=EPISODES)
-    rows = _scan_parts(folder, "episodes", parts).drop("part")
+def _episodes(files: PartFiles, parts: Sequence[Part], model: str | None = None) -> pl.LazyFrame:
+    rows = _scan(files, "episodes", parts).drop("part")
     if model is not None:
         rows = rows.filter(model=model)  # may precede ``unique``, since a key names its model
     return rows.unique("key", keep="first", maintain_order=True)
 
 
-def _owned(folder: Path, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
+def _owned(files: PartFiles, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
     """Scan turns or options from the part that holds the episode, so that a key in two parts does not mix their rows."""
-    if table == "options":
-        parts = [part for part in parts if (folder / table / part.name).is_file()]
-    if not parts:
-        return pl.LazyFrame(schema=TABLES[table])
-    owners = (
-        _scan_parts(folder, "episodes", parts).select("key", "part").unique("key", keep="first", maintain_order=True)
-    )
-    owned = _scan_parts(folder, table, parts).join(owners, on=["key", "part"], how="semi", maintain_order="left")
+    parts = [part for part in parts if files.paths(table, [part])]
+    owners = _scan(files, "episodes", parts).select("key", "part").unique("key", keep="first", maintain_order=True)
+    owned = _scan(files, table, parts).join(owners, on=["key", "part"], how="semi", maintain_order="left")
     return owned.drop("part")

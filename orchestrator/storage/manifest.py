@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.storage import checksums, lock, safe_write
-from orchestrator.storage.part_files import damaged_parts, missing_parts
+from orchestrator.storage.part_files import list_parts, missing_parts
 
 log = logging.getLogger(__name__)
 
@@ -33,18 +33,23 @@ class Fault(NamedTuple):
 
 
 def find_faults(folder: Path) -> list[Fault]:
-    """Return the faults of a run folder, sorted by name. While a driver writes, only damaged files are reported."""
-    damaged = checksums.damaged_files(folder)
-    damaged += [path.relative_to(folder).as_posix() for path in damaged_parts(folder)]
-    faults = {name: Fault(name, DAMAGED) for name in damaged}
-    if lock.holder(folder) is None:
+    """Return the faults of a run folder and of its gold check, sorted by name; while a driver writes, only damaged files."""
+    faults = _find_faults(folder, lock.holder(folder) is None)
+    for place in {path.parent.parent for path in folder.glob("*/verdicts/*")}:
+        faults |= {f"{place.name}/{name}": problem for name, problem in _find_faults(place, False).items()}
+    return [Fault(name, faults[name]) for name in sorted(faults)]
+
+
+def _find_faults(folder: Path, at_rest: bool) -> dict[str, str]:
+    bad = [path.relative_to(folder).as_posix() for path in list_parts(folder).bad]
+    faults = dict.fromkeys([*checksums.damaged_files(folder), *bad], DAMAGED)
+    if at_rest:
         tables = {name: name.partition("/")[0] for name in missing_parts(folder)}
         parts = {name if (folder / table).is_dir() else f"{table}/" for name, table in tables.items()}
-        for name in parts.union(_missing_files(folder)):
-            faults.setdefault(name, Fault(name, MISSING))
-        if not checksums.read_sums(folder) and any(folder.glob("*/part-*.parquet")):
-            faults[checksums.NAME] = Fault(checksums.NAME, NO_SUMS)
-    return [faults[name] for name in sorted(faults)]
+        faults = dict.fromkeys(parts.union(_missing_files(folder)), MISSING) | faults
+    if not checksums.read_sums(folder) and any(folder.glob("*/part-*.parquet")):
+        faults[checksums.NAME] = NO_SUMS
+    return faults
 
 
 def _missing_files(folder: Path) -> list[str]:

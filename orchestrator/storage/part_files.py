@@ -7,12 +7,13 @@ import contextlib
 import logging
 import os
 import re
+import resource
 import stat
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 import polars as pl
 
@@ -20,7 +21,8 @@ from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.late_scan import TRIES
 from orchestrator.storage.schemas import TABLES, UNREADABLE, VERDICTS, is_schema_of
 
-Read = TypeVar("Read")
+HANDLES = Path("/proc/self/fd")
+"""Folder with the open files of this process, on Linux."""
 
 log = logging.getLogger(__name__)
 
@@ -55,14 +57,66 @@ class Part:
 class PartFiles:
     """The part files of a run folder, sorted by their use."""
 
+    folder: Path
     parts: list[Part]
-    """The parts that count, in order."""
+    """The parts of episodes that count, in order."""
+    verdicts: list[Part]
+    """The parts of verdicts that count, in order."""
     bad: list[Path]
     """Unusable files, and the other files of the same parts."""
     lone: list[Path]
     """Turns and options whose episodes were never committed, as after a crash between the renames."""
     merged: list[Part]
     """The parts that a merge has replaced."""
+    optional: frozenset[str]
+    """Names of the parts with options."""
+    handles: dict[str, str] = field(default_factory=dict)
+    """Path -> path of the open file, if the listing is held."""
+
+    def paths(self, table: str, parts: Iterable[Part]) -> list[str]:
+        """Return the files of these parts in a table; a part without options has none there."""
+        names = [part.name for part in parts if table != "options" or part.name in self.optional]
+        return [self.handles.get(path, path) for path in (str(self.folder / table / name) for name in names)]
+
+
+_held: dict[Path, PartFiles] = {}
+
+
+@contextlib.contextmanager
+def hold_parts(folders: Iterable[Path]) -> Iterator[None]:
+    """Let every reader in a block see the tables as they are now, whatever a writer replaces and removes meanwhile.
+
+    The files are kept open, so that they can be read without their names.
+    """
+    with contextlib.ExitStack() as stack:
+        for folder in folders if HANDLES.is_dir() else ():
+            _held[folder] = _open_parts(folder, stack)
+            stack.callback(_held.pop, folder, None)
+        yield
+
+
+def _open_parts(folder: Path, stack: contextlib.ExitStack) -> PartFiles:
+    """Open the files of a listing; list again if a writer merged some meanwhile."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    for _ in range(TRIES):
+        files = list_parts(folder)
+        paths = [path for table in TABLES for path in files.paths(table, files.parts)]
+        paths += files.paths("verdicts", files.verdicts)
+        with contextlib.ExitStack() as opened:
+            try:
+                handles = {path: f"{HANDLES}/{opened.enter_context(open(path, 'rb')).fileno()}" for path in paths}
+            except FileNotFoundError:
+                continue
+            if list_parts(folder) == files:
+                stack.push(opened.pop_all())
+                return replace(files, handles=handles)
+    return files
+
+
+def read_parts(folder: Path) -> PartFiles:
+    """Return the listing of a held folder (``hold_parts``), or else a new one."""
+    return _held[folder] if folder in _held else list_parts(folder)
 
 
 def list_parts(folder: Path) -> PartFiles:
@@ -76,31 +130,36 @@ def list_parts(folder: Path) -> PartFiles:
 
 
 def _list_once(folder: Path) -> PartFiles:
-    """List episodes first, since a writer publishes them last, and the sums at the end: they precede the files."""
-    names = {table: {path.name for path in (folder / table).glob("*.parquet")} for table in TABLES}
+    """List episodes before turns, since a writer publishes them last, and read the sums at the end: they precede the files."""
+    schemas = {"verdicts": VERDICTS, **TABLES}
+    names = {table: {path.name for path in (folder / table).glob("*.parquet")} for table in schemas}
     sums = checksums.read_sums(folder)
     good = {
         table: {name for name in names[table] if is_usable(folder / table / name, schema, sums)}
-        for table, schema in TABLES.items()
+        for table, schema in schemas.items()
     }
     parts = {name: part for name in set().union(*names.values()) if (part := Part.parse(name))}
     without_options = parts.keys() - names["options"] - {name.removeprefix("options/") for name in sums}
-    complete_parts = sorted(
-        parts[name] for name in good["episodes"] & good["turns"] & (good["options"] | without_options)
-    )
-    merged = _find_inside(parts.values(), complete_parts)
-    counted = {part.name for part in (*complete_parts, *merged)}
+    complete = {parts[name] for name in good["episodes"] & good["turns"] & (good["options"] | without_options)}
+    of_episodes = set().union(*(names[table] for table in TABLES)) & parts.keys()
+    merged = _find_inside((parts[name] for name in of_episodes), complete)
+    counted = {part.name for part in (*complete, *merged)}
     lone = {
         name
-        for name in parts.keys() - counted - names["episodes"]
+        for name in of_episodes - counted - names["episodes"]
         if all(name in good[table] for table in TABLES if name in names[table])
     }
     uncounted = [(table, name) for table in TABLES for name in sorted(names[table] - counted)]
+    judged = good["verdicts"] & parts.keys()
     return PartFiles(
-        sorted(set(complete_parts) - set(merged)),
-        [folder / table / name for table, name in uncounted if name not in lone],
+        folder,
+        sorted(complete - set(merged)),
+        sorted(parts[name] for name in judged),
+        [folder / table / name for table, name in uncounted if name not in lone]
+        + [folder / "verdicts" / name for name in sorted(names["verdicts"] - judged)],
         [folder / table / name for table, name in uncounted if name in lone],
         merged,
+        frozenset(names["options"]),
     )
 
 
@@ -108,46 +167,6 @@ def _find_inside(parts: Iterable[Part], containers: Iterable[Part]) -> list[Part
     """Return the parts that lie inside another one of ``containers``, in order."""
     merges = [part for part in containers if part.first < part.last]
     return sorted(part for part in parts if any(part.is_inside(merge) for merge in merges))
-
-
-def list_verdicts(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the parts of verdicts that count, and those that are damaged; a writer may merge some meanwhile."""
-    for _ in range(TRIES):
-        paths = sorted((folder / "verdicts").glob("*.parquet"))
-        sums = checksums.read_sums(folder)  # after the names, since a sum is recorded before its part is published
-        good = [path for path in paths if Part.parse(path.name) and is_usable(path, VERDICTS, sums)]
-        if len(good) == len(paths) or paths == sorted((folder / "verdicts").glob("*.parquet")):
-            break
-    return good, [path for path in paths if path not in good]
-
-
-def damaged_parts(folder: Path) -> list[Path]:
-    """Return the files of all tables that count as absent: torn, empty, foreign, of another schema, or unpaired."""
-    return [*list_parts(Path(folder)).bad, *list_verdicts(Path(folder))[1]]
-
-
-def read_consistently(folder: Path, read: Callable[[], Read]) -> Read:
-    """Return what ``read()`` returns, called again if a writer replaced or removed parts meanwhile: then tables fit together."""
-    for _ in range(TRIES):
-        before = _states(folder)
-        content = read()
-        if before.items() <= _states(folder).items():
-            break
-    return content
-
-
-def _states(folder: Path) -> dict[Path, tuple[int, int]]:
-    states = {}
-    for path in (path for table in (*TABLES, "verdicts") for path in (folder / table).glob("part-*.parquet")):
-        with contextlib.suppress(FileNotFoundError):
-            status = path.stat()
-            states[path] = (status.st_ino, status.st_mtime_ns)
-    return states
-
-
-def has_options(part: Part, sums: checksums.Sums) -> bool:
-    """Return True if a part was written with options."""
-    return f"options/{part.name}" in sums
 
 
 def is_usable(path: Path, schema: pl.Schema, sums: checksums.Sums) -> bool:
@@ -184,13 +203,12 @@ def missing_parts(folder: Path) -> list[str]:
     The lists of earlier versions do not have all removals.
     """
     sums = checksums.read_sums(folder)
-    if checksums.COMPLETE not in sums:
-        return []
-    parts = {name: Part.parse(name.partition("/")[2]) for name in sums if "/" in name}
-    present = [part for name, part in parts.items() if part and (folder / name).is_file()]
-    absent = [name for name in parts if sums[name][-1] != checksums.GONE and not (folder / name).exists()]
-    inside = {part.name for part in _find_inside(filter(None, (parts[name] for name in absent)), present)}
-    return [name for name in absent if name.partition("/")[2] not in inside or name.startswith("verdicts/")]
+    names = [name for name in sums if "/" in name] if checksums.COMPLETE in sums else []
+    present = [part for name in names if (part := Part.parse(Path(name).name)) and (folder / name).is_file()]
+    absent = [name for name in names if sums[name][-1] != checksums.GONE and not (folder / name).exists()]
+    inside = _find_inside(filter(None, (Part.parse(Path(name).name) for name in absent)), present)
+    merged = {part.name for part in inside}
+    return [name for name in absent if name.startswith("verdicts/") or Path(name).name not in merged]
 
 
 def next_number(folder: Path, tables: Iterable[str]) -> int:
@@ -211,15 +229,13 @@ def mend(folder: Path) -> None:
         safe_write.flush_folder(place)  # makes every rename durable, also that of a part whose flush failed afterwards
         for stale in place.glob(f"part-*{safe_write.TEMPORARY}"):
             safe_write.remove(stale)
-    files, (_, bad_verdicts) = list_parts(folder), list_verdicts(folder)
-    for path in (*files.bad, *bad_verdicts):
+    files, absent = list_parts(folder), missing_parts(folder)
+    for path in files.bad:
         log.error("%s cannot be used and is moved to damaged/; what it held is pending again", path)
-    absent = missing_parts(folder)
     if len(absent) > len(TABLES):  # a crash leaves no more
         log.error("%d parts of %s were removed; what they held is pending again", len(absent), folder)
-    aside = [*files.bad, *files.lone, *bad_verdicts]
-    checksums.record_removals(folder, [*aside, *(folder / name for name in absent)])
-    for path in aside:
+    checksums.record_removals(folder, [*files.bad, *files.lone, *(folder / name for name in absent)])
+    for path in (*files.bad, *files.lone):
         safe_write.move_aside(folder, path)
     delete_parts(folder, files.merged)
 

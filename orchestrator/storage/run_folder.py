@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from actors.text.printable import list_first
 from actors.text.redaction import redact_address, redact_addresses
 from envs.bad_lines import SkippedLines, bad_line_count, parse_skipped_lines
-from envs.errors import RunFolderError
+from envs.errors import DamagedRunError, RunFolderError
 from envs.json_text import parse_json
 from orchestrator.storage import checksums, lock, safe_write
 from orchestrator.storage.episode_store import episodes
@@ -71,20 +71,18 @@ def claim(
     """
     with lock.hold(folder, "driver"):
         update = update or not _has_parts(folder)
-        old = check_configuration(folder, sweep, update)
+        old = _stored_or_none(folder, update)
+        if old is not None and not update and (changed := differences(settings(old), settings(sweep))):
+            raise RunFolderError(
+                f"{folder} holds a run of another configuration: {list_first(changed, MAX_DIFFERENCES, '; ')}. Pass another"
+                " --output, or --update to continue in this folder with the new configuration (finished episodes that still"
+                " belong are kept)"
+            )
         checksums.drop_stale_sums(folder)
         if left_out is not None:
             _record_bad_lines(folder, left_out, None if old is None or update else read_bad_lines(folder))
         checksums.write(folder / RESOLVED, sweep_toml(sweep).encode())
         yield
-
-
-def check_configuration(folder: Path, sweep: Sweep, update: bool) -> Sweep | None:
-    """Return the folder's sweep; None if it has none. Raises RunFolderError like ``claim``, which locks the folder first."""
-    old = _stored_or_none(folder, update)
-    if old is not None and not update and (changed := differences(settings(old), settings(sweep))):
-        raise RunFolderError(_refusal(folder, changed))
-    return old
 
 
 def sweep_toml(sweep: Sweep) -> str:
@@ -96,21 +94,18 @@ def sweep_toml(sweep: Sweep) -> str:
 
 def settings(sweep: Sweep) -> dict[str, Any]:
     """Return the settings that identify a run, flat: ``{"seed": 0, "sampling.max_tokens": 50}``."""
-    nested = {
-        **sweep.model_dump(mode="json", exclude=NOT_IDENTITY),
-        "models": {
-            model.name: {
-                **model.identity,
-                "backend": model.backend,
-                "trust_remote_code": model.trust_remote_code,
-                **({"requirements": model.requirements} if model.requirements else {}),
-            }
-            for model in sweep.models
-        },
-        "conditions": {c.name: c.model_dump(mode="json") for c in sweep.conditions},
+    models = {
+        model.name: {
+            **model.identity,
+            "backend": model.backend,
+            "trust_remote_code": model.trust_remote_code,
+            **({"requirements": model.requirements} if model.requirements else {}),
+        }
+        for model in sweep.models
     }
-    lists = {"models": list(nested["models"]), "conditions": list(nested["conditions"])}
-    return {**lists, **dict(flatten(nested))}
+    conditions = {condition.name: condition.model_dump(mode="json") for condition in sweep.conditions}
+    nested = {**sweep.model_dump(mode="json", exclude=NOT_IDENTITY), "models": models, "conditions": conditions}
+    return {"models": list(models), "conditions": list(conditions), **dict(flatten(nested))}
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], between: str = ", this sweep says ") -> list[str]:
@@ -181,7 +176,7 @@ def stored_sweep(folder: Path) -> Sweep:
     except FileNotFoundError:
         raise missing_run(folder) from None
     except (OSError, ValueError, TypeError, RecursionError) as problem:
-        raise RunFolderError(f"{path} is no sweep that this version reads ({_reason(problem)})") from None
+        raise DamagedRunError(f"{path} is no sweep that this version reads ({_reason(problem)})") from None
 
 
 def missing_run(folder: Path) -> RunFolderError:
@@ -208,7 +203,7 @@ def read_bad_lines(folder: Path) -> tuple[SkippedLines, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, TypeError, KeyError, ValueError, AttributeError) as problem:
-        raise RunFolderError(f"{_damaged_file(path, problem)}, with --update") from None
+        raise DamagedRunError(f"{_damaged_file(path, problem)}, with --update") from None
 
 
 def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Sequence[SkippedLines] | None) -> None:
@@ -250,13 +245,6 @@ def _stored_or_none(folder: Path, update: bool) -> Sweep | None:
         ) from None
 
 
-def _refusal(folder: Path, changed: Sequence[str]) -> str:
-    return (
-        f"{folder} holds a run of another configuration: {list_first(changed, MAX_DIFFERENCES, '; ')}. Pass another --output, or "
-        "--update to continue in this folder with the new configuration (finished episodes that still belong are kept)"
-    )
-
-
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the values of nested tables under their names, joined by dots."""
     for name, value in nested.items():
@@ -271,8 +259,8 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _damaged_file(path: Path, problem: BaseException) -> RunFolderError:
-    return RunFolderError(f"{path} is damaged ({_reason(problem)}); rerun the same `run` command to rewrite it")
+def _damaged_file(path: Path, problem: BaseException) -> DamagedRunError:
+    return DamagedRunError(f"{path} is damaged ({_reason(problem)}); rerun the same `run` command to rewrite it")
 
 
 def _reason(problem: BaseException) -> str:

@@ -40,14 +40,12 @@ _full_since: float | None = None
 
 def refuse_links(folder: Path) -> None:
     """Raise RunFolderError if a run folder contains a link, a pipe or a device; the folder itself may be a link."""
-    folders = [os.fspath(folder)]
-    while folders:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                elif not entry.is_file(follow_symlinks=False):
-                    raise _link_error(entry.path)
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = os.path.join(place, name)
+            with contextlib.suppress(FileNotFoundError):
+                if not stat.S_ISDIR(mode := os.lstat(path).st_mode) and not stat.S_ISREG(mode):
+                    raise _link_error(path)
 
 
 def _link_error(path: str | Path) -> RunFolderError:
@@ -64,17 +62,13 @@ def open_folder(folder: Path) -> Iterator[int]:
     handle = os.open(root, FOLDER)
     try:
         for name in folder.relative_to(root).parts:
-            outer, handle = handle, _open_inside(handle, name, folder)
+            if stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
+                raise _link_error(folder)
+            outer, handle = handle, os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=handle)
             os.close(outer)
         yield handle
     finally:
         os.close(handle)
-
-
-def _open_inside(handle: int, name: str, folder: Path) -> int:
-    if stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
-        raise _link_error(folder)
-    return os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=handle)
 
 
 def open_file(path: Path, flags: int) -> int:
@@ -100,7 +94,7 @@ def _permission_bits(folder: int) -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder with the permissions of its parent, unless it exists."""
+    """Make a folder with the permissions of its parent, which must be there, unless it exists."""
     if not path.is_dir():
         with open_folder(path.parent) as parent, contextlib.suppress(FileExistsError):
             os.mkdir(path.name, _permission_bits(parent), dir_fd=parent)

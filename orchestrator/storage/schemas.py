@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -100,16 +101,11 @@ class ColumnDoc:
 def column_docs(row: type[tuple[Any, ...]]) -> list[ColumnDoc]:
     """Return the columns of a row type in order, each with the docstring under its field or the same field of ``EpisodeRow``."""
     meanings, hints = _field_docstrings(EpisodeRow) | _field_docstrings(row), get_type_hints(row)
-    return [
-        ColumnDoc(
-            name,
-            str(kind),
-            NoneType in get_args(hints[name]),
-            tuple(value.value for value in VALUES.get((row.__name__, name), ())),
-            meanings.get(name, ""),
-        )
-        for name, kind in schema(row).items()
-    ]
+    docs = []
+    for name, kind in schema(row).items():
+        values = tuple(value.value for value in VALUES.get((row.__name__, name), ()))
+        docs.append(ColumnDoc(name, str(kind), NoneType in get_args(hints[name]), values, meanings.get(name, "")))
+    return docs
 
 
 def parquet_metadata(row: type[tuple[Any, ...]]) -> dict[str, str]:
@@ -121,15 +117,12 @@ def _field_docstrings(row: type[tuple[Any, ...]]) -> dict[str, str]:
     """Return field -> the string literal under it, in one line; read from the source, because Python drops the literals."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(row))).body
     assert isinstance(definition, ast.ClassDef)
-    return {
-        field.target.id: " ".join(literal.value.value.replace("``", "").split())
-        for field, literal in zip(definition.body, definition.body[1:], strict=False)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(literal, ast.Expr)
-        and isinstance(literal.value, ast.Constant)
-        and isinstance(literal.value.value, str)
-    }
+    texts = {}
+    for pair in pairwise(definition.body):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                texts[name] = " ".join(text.replace("``", "").split())
+    return texts
 
 
 def make_frame(columns: Mapping[str, Sequence[Any]], schema: pl.Schema) -> pl.DataFrame:

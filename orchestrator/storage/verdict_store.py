@@ -17,7 +17,7 @@ from envs.types import Ending
 from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.episode_store import COMPRESSION, METADATA, turns
 from orchestrator.storage.late_scan import late_scan
-from orchestrator.storage.part_files import Part, list_verdicts, mend, next_number
+from orchestrator.storage.part_files import Part, delete_parts, list_parts, mend, next_number, read_parts
 from orchestrator.storage.planned_episodes import key_frame
 from orchestrator.storage.schemas import VERDICTS, make_frame
 
@@ -57,13 +57,10 @@ class VerdictStore:
     def compact(self) -> None:
         """Merge all parts into one. A crash in between leaves duplicate rows, which readers ignore."""
         self.flush()
-        old, _ = list_verdicts(self.folder)
+        old = list_parts(self.folder).verdicts
         if len(old) > 1:
             self._write(verdicts(self.folder).collect())
-            checksums.record_removals(self.folder, old)
-            for path in old:
-                safe_write.remove(path)
-            safe_write.flush_folder(self.folder / FOLDER)
+            delete_parts(self.folder, old, [FOLDER])
 
     def _write(self, frame: pl.DataFrame) -> None:
         number = next_number(self.folder, [FOLDER])
@@ -80,12 +77,13 @@ def verdicts(folder: Path) -> pl.LazyFrame:
 
 
 def _verdicts(folder: Path) -> pl.LazyFrame:
-    good, damaged = list_verdicts(folder)
-    for path in damaged:
+    files = read_parts(folder)
+    for path in (path for path in files.bad if path.parent.name == FOLDER):
         log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
-    if not good:
+    if not files.verdicts:
         return pl.LazyFrame(schema=VERDICTS)
-    rows = pl.scan_parquet(good, schema=VERDICTS, missing_columns="insert", glob=False, hive_partitioning=False)
+    paths = files.paths(FOLDER, files.verdicts)
+    rows = pl.scan_parquet(paths, schema=VERDICTS, missing_columns="insert", glob=False, hive_partitioning=False)
     return rows.unique(["key", "judge"], keep="last", maintain_order=True)
 
 

@@ -34,9 +34,9 @@ def test_random_commands_a_killed_driver_and_killed_workers(ground, sweep_file, 
             finish_process(process)
             process = ground.start("run", sweep_file, "--output", out)
     for verb in ("resume", "restore"):
-        control_log.send_command(out, control_log.make_command(verb, "all"))
+        control_log.send_command(out, control_log.parse_command(verb, "all"))
     for node in nodes:
-        control_log.send_command(out, control_log.make_command("undrain", node))
+        control_log.send_command(out, control_log.parse_command("undrain", node))
     finish_process(process)
     done = ground.run("run", sweep_file, "--output", out, "--retry", "failed")
 
@@ -52,4 +52,4 @@ def ask(out, chance: Random, nodes: list[str]) -> None:
     target = chance.choice(["all", "u1*", "*/ROD", "*/*/hint", "nobody"])
     if verb in ("drain", "undrain"):
         target = chance.choice(nodes)
-    control_log.send_command(out, control_log.make_command(verb, target))
+    control_log.send_command(out, control_log.parse_command(verb, target))

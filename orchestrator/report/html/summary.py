@@ -17,7 +17,6 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
 from orchestrator.report.tables.parts import Row, order_models
 from orchestrator.report.wording import format_share
-from orchestrator.storage.part_files import damaged_parts
 from orchestrator.storage.replica_time import describe
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import judge_counts
@@ -65,10 +64,6 @@ def list_problems(run_data: RunData) -> list[str]:
         *_cut_short(run_data),
         *_errors(run_data),
         *[visible(note, 400) for note in run_data.notes],
-        *[
-            f"{path.parent.name}/{visible(path.name)} cannot be used and counts as absent"
-            for path in damaged_parts(run_data.folder)
-        ],
     ]
 
 

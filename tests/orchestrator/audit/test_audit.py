@@ -21,9 +21,6 @@ from orchestrator.audit import open_ended
 from orchestrator.audit.audit import audit
 from orchestrator.audit.records import Recording
 from orchestrator.audit.reference_process import PACKAGE, VERSION, AuditError
-from orchestrator.storage.episode_store import turns
-from orchestrator.storage.late_scan import late_scan
-from orchestrator.storage.schemas import TURNS
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, VARIANTS
 from tests.oracle import oracle_path, oracle_python
@@ -143,26 +140,6 @@ def test_honest_folder_has_no_differences(run_folder, package):
     assert report.episodes == 1_212 and report.turns > report.episodes
     assert (report.differences, report.raised, report.verdicts, report.maps) == ((), (), 0, 0)
     assert list(report.lines())[-1].endswith("0 differences")
-
-
-def test_episodes_replaced_during_the_read_are_read_again(run_folder, package, monkeypatch):
-    """A writer that discards and replays episodes leaves some without turns for a moment."""
-    reads = []
-
-    def scan(folder: Path) -> pl.LazyFrame:
-        def read() -> pl.LazyFrame:
-            reads.append(folder)
-            return turns(folder).filter(pl.col("turn") > 0) if len(reads) == 1 else turns(folder)
-
-        return late_scan(TURNS, read)
-
-    monkeypatch.setattr("orchestrator.audit.audit.turns", scan)
-
-    report = audit(run_folder, package, oracle_python())
-
-    assert (report.episodes, report.differences) == (1_212, ())
-    models = 1 + len(set(pl.read_parquet(run_folder / "episodes" / "*.parquet")["model"]))
-    assert len(reads) == models, "one read more than models"
 
 
 KEY, TURN = pl.col("key"), pl.col("turn")

@@ -95,7 +95,7 @@ def test_a_folder_without_a_run_is_one_sentence(tmp_path):
 
 
 def test_status_and_report_say_what_is_cancelled(folder):
-    control_log.send_command(folder, control_log.make_command("cancel", "all"))
+    control_log.send_command(folder, control_log.parse_command("cancel", "all"))
     control_log.take_commands(folder, lambda command: ("", False))
     planned = run_folder.planned_cells(folder)
     with lock.hold(folder, "driver"):

@@ -215,12 +215,12 @@ class RandomOperator:
             self._send(verb, target)
 
     def _send(self, verb, target: str) -> None:
-        control_log.send_command(self.cluster.folder, control_log.make_command(verb, target))
+        control_log.send_command(self.cluster.folder, control_log.parse_command(verb, target))
 
     def _write_odd_file(self) -> None:
         """Leave a file that no `ctl` wrote."""
         contents = [b"", b"\xff\x00", b"{}", b"[" * 9000, b'{"verb": "rm", "target": "/"}', b"x" * 20_000]
-        name, _ = control_log.command_file(control_log.make_command("pause", "all"))
+        name, _ = control_log.command_file(control_log.parse_command("pause", "all"))
         inbox = self.cluster.folder / control_log.INBOX
         inbox.mkdir(exist_ok=True)
         (inbox / name).write_bytes(self.chance.choice(contents))

@@ -21,7 +21,7 @@ def state_of(spec, folder, **fields) -> AttemptState:
 
 
 def standing(*commands) -> ControlState:
-    made = (control_log.make_command(verb, target) for verb, target in commands)
+    made = (control_log.parse_command(verb, target) for verb, target in commands)
     return ControlState(control_log.LogEntry(name="", command=command, taken="", effect="") for command in made)
 
 

@@ -51,7 +51,7 @@ def cluster(sweep, plan, tmp_path):
 
 def ask(cluster, verb, target) -> control_log.LogEntry:
     """Send a command, let the driver poll, and return its log entry."""
-    name = control_log.send_command(cluster.folder, control_log.make_command(verb, target))
+    name = control_log.send_command(cluster.folder, control_log.Command(verb=verb, target=target))
     cluster.control.poll()
     return next(entry for entry in control_log.read_history(cluster.folder) if entry.name == name)
 
@@ -202,7 +202,7 @@ def test_impossible_command_is_refused_and_changes_nothing(cluster, verb, target
 
 def test_commands_sent_before_a_driver_take_effect(cluster, plan):
     for verb, target in (("cancel", "m1"), ("pause", "m9"), ("drain", "n1")):
-        control_log.send_command(cluster.folder, control_log.make_command(verb, target))
+        control_log.send_command(cluster.folder, control_log.Command(verb=verb, target=target))
     take_waiting_commands(cluster.folder, plan)
 
     assert [entry.refused for entry in control_log.read_history(cluster.folder)] == [False, True, False]

@@ -60,18 +60,21 @@ def test_a_failure_that_all_share_is_taken_once_and_replaces_nothing(sources):
     assert assign_episodes(pair) == ([], 0) and (taken(pair[0]), taken(pair[1])) == (keys, [])
 
 
-@pytest.mark.parametrize(("prefer", "name", "winner"), [(None, "", 0), (0, "one", 0), (1, "two", 1), (2, "", 0)])
-def test_differing_answers_go_to_the_preferred_folder(sources, prefer, name, winner):
+@pytest.mark.parametrize(
+    ("prefer", "pair", "winner"),
+    [(None, ("one", "two", ""), 0), (0, ("one", "two", "one"), 0), (1, None, 1), (2, ("two", "three", "three"), 2)],
+)
+def test_differing_answers_go_to_the_preferred_folder(sources, prefer, pair, winner):
     made, keys = sources
     made[1] = with_endings(made[1], **{keys[4]: "limit", keys[2]: "limit"})
     conflicts, replaced = assign_episodes(made, prefer)
-    first = Conflict("one", "two", "episode", (keys[2], keys[4]), name)
-    assert conflicts[0] == first and replaced == 0
-    owner = made[winner if prefer != 2 else 2]
-    if prefer in (None, 0, 1):
-        assert keys[2] in taken(owner) and keys[2] not in taken(made[1 - winner])
-        assert (keys[2] in made[0].agreed["key"]) is (winner == 0)
-        assert (keys[2] in made[1].agreed["key"]) is (winner == 1)
+    pairs = [pair] if pair else [("one", "two", "two"), ("two", "three", "two")]
+    assert conflicts == [Conflict(*names[:2], "episode", (keys[2], keys[4]), names[2]) for names in pairs]
+    assert replaced == 0
+    assert [keys[2] in taken(source) for source in made] == [number == winner for number in range(3)]
+    assert [keys[2] in source.agreed["key"] for source in made] == [
+        (number == 1) == (winner == 1) for number in range(3)
+    ]
 
 
 def test_an_episode_is_complete_with_all_its_turns_or_all_but_the_one_that_overflowed():

@@ -4,7 +4,8 @@ import errno
 
 import pytest
 
-from orchestrator.object_store.conditional import S3, Conditions, Gcs, Unsupported, conditions, unsupported
+from orchestrator.object_store import bucket
+from orchestrator.object_store.bucket import FAILED_CONDITION_CODES, Bucket, BucketError, Unsupported
 
 
 class RecordingService:
@@ -39,53 +40,54 @@ def s3_error(code: str, number: int = 0) -> OSError:
     return error
 
 
-def test_each_service_writes_only_under_its_condition():
-    s3, gcs = RecordingService(("s3", "s3a")), RecordingService(("gs", "gcs"))
+def open_bucket(monkeypatch, protocol, fault: Exception | None = None) -> Bucket:
+    service = RecordingService(protocol, fault)
+    monkeypatch.setattr(bucket, "_open_file_system", lambda url: (service, "b/run"))
+    return Bucket("s3://b/run")
 
-    assert conditions(s3).replace("b/run/lock", b"new", "v1") and conditions(s3).delete("b/run/lock", "v2")
-    assert s3.requests == [
+
+def test_each_service_writes_only_under_its_condition(monkeypatch):
+    s3, gcs = open_bucket(monkeypatch, ("s3", "s3a")), open_bucket(monkeypatch, ("gs", "gcs"))
+
+    assert s3.replace("lock", b"new", "v1") and s3.delete_version("lock", "v2")
+    assert s3.fs.requests == [
         (("put_object",), {"Bucket": "b", "Key": "run/lock", "Body": b"new", "IfMatch": "v1"}),
         (("delete_object",), {"Bucket": "b", "Key": "run/lock", "IfMatch": "v2"}),
     ]
-    assert conditions(gcs).replace("b/run/lock", b"new", "7") and conditions(gcs).delete("b/run/lock", "8")
+    assert gcs.replace("lock", b"new", "7") and gcs.delete_version("lock", "8")
     upload = {"uploadType": "media", "name": "run/lock", "data": b"new", "ifGenerationMatch": "7"}
-    assert gcs.requests == [
+    assert gcs.fs.requests == [
         (("POST", "https://storage.example/upload/storage/v1/b/{}/o", "b"), upload),
         (("DELETE", "b/{}/o/{}", "b", "run/lock"), {"ifGenerationMatch": "8"}),
     ]
 
 
-@pytest.mark.parametrize("code", ["PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404", "409", "412"])
-def test_a_refused_condition_of_s3_changes_nothing_and_is_no_error(code):
-    s3 = S3(RecordingService("s3", s3_error(code)))
+REFUSALS = [
+    *(("s3", s3_error(code)) for code in FAILED_CONDITION_CODES),
+    ("gs", FileExistsError()),
+    ("gs", FileNotFoundError()),
+]
 
-    assert s3.replace("b/k", b"", "v") is False and s3.delete("b/k", "v") is False
+
+@pytest.mark.parametrize(("protocol", "fault"), REFUSALS)
+def test_a_refused_condition_changes_nothing_and_is_no_error(monkeypatch, protocol, fault):
+    refusing = open_bucket(monkeypatch, protocol, fault)
+
+    assert refusing.replace("lock", b"", "v") is False and refusing.delete_version("lock", "v") is False
 
 
 @pytest.mark.parametrize("fault", [s3_error("AccessDenied"), s3_error("SlowDown"), OSError("no network")])
-def test_another_fault_of_s3_is_raised(fault):
-    with pytest.raises(OSError) as raised:
-        S3(RecordingService("s3", fault)).replace("b/k", b"", "v")
-    assert raised.value is fault
+def test_another_fault_is_raised(monkeypatch, fault):
+    for protocol in ("s3", "gs"):
+        with pytest.raises(BucketError, match="cannot be written"):
+            open_bucket(monkeypatch, protocol, fault).replace("lock", b"", "v")
 
 
-@pytest.mark.parametrize("fault", [FileExistsError(), FileNotFoundError()])
-def test_a_refused_condition_of_google_changes_nothing_and_is_no_error(fault):
-    gcs = Gcs(RecordingService("gs", fault))
-
-    assert gcs.replace("b/k", b"", "1") is False and gcs.delete("b/k", "1") is False
-    with pytest.raises(PermissionError):
-        Gcs(RecordingService("gs", PermissionError())).delete("b/k", "1")
-
-
-def test_a_service_without_conditions_is_noticed_before_two_drivers_write():
+def test_a_service_without_conditions_is_noticed_before_two_drivers_write(monkeypatch):
     fault = s3_error("NotImplemented", errno.ENOSYS)
-    assert unsupported(fault) and not unsupported(s3_error("AccessDenied", errno.EACCES))
-
-    absent = conditions(RecordingService("file"))
-    assert type(absent) is Conditions
-    for service in (S3(RecordingService("s3", fault)), absent):
+    for without in (open_bucket(monkeypatch, "s3", fault), open_bucket(monkeypatch, "file")):
         with pytest.raises(Unsupported):
-            service.replace("b/k", b"", "v")
+            without.replace("lock", b"", "v")
         with pytest.raises(Unsupported):
-            service.delete("b/k", "v")
+            without.delete_version("lock", "v")
+        assert not without.supports_conditions()

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from orchestrator.object_store import run_location as remote
-from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.part_files import list_parts
 from tests.orchestrator.object_store.test_object_store import stored_ids, write_parts
 from tests.orchestrator.storage.test_episode_store import checked_ids
 from tests.orchestrator.storage.test_flipped_bits import store_judged
@@ -48,5 +48,5 @@ def test_locally_damaged_part_is_fetched_from_bucket(url):
     lines: list[str] = []
     with remote.open_location(url, lines.append) as location:
         assert len(parts) == len(lines) == 7 and all("fetched from the bucket again" in line for line in lines)
-        assert checked_ids(location.folder) == {1, 2, 3, 4} and damaged_parts(location.folder) == []
+        assert checked_ids(location.folder) == {1, 2, 3, 4} and list_parts(location.folder).bad == []
     assert stored_ids(url) == {1, 2, 3, 4}

@@ -20,7 +20,7 @@ from orchestrator.object_store.uploader import Uploader, is_shared
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
 from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import EpisodeStore, episodes
-from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.part_files import list_parts
 from tests.orchestrator import buckets
 from tests.orchestrator.blocks import batch_of
 from tests.orchestrator.buckets import wait_for
@@ -194,7 +194,7 @@ def test_damaged_object_is_pending_again(url, tmp_path, monkeypatch):
     with remote.open_location(url, str) as location:
         write_parts(location.folder, (1,), (2,))
     Bucket(url).write("episodes/part-00000001.parquet", b"PAR1 and nothing more")
-    assert len(damaged_parts(remote.readable_folder(url))) == 2 and stored_ids(url) == {2}
+    assert len(list_parts(remote.readable_folder(url)).bad) == 2 and stored_ids(url) == {2}
 
     switch_machine(monkeypatch, tmp_path, "other")
     with remote.open_location(url, str) as location:

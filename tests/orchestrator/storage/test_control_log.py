@@ -14,7 +14,6 @@ from orchestrator.storage.control_log import (
     MAX_BATCH,
     Command,
     LogEntry,
-    make_command,
     parse_command,
     read_history,
     send_command,
@@ -38,7 +37,7 @@ def control_state(*commands: tuple[str, str]) -> ControlState:
 
 def test_commands_are_taken_once_in_order(tmp_path):
     for target in ("b", "a", "c"):
-        send_command(tmp_path, make_command("pause", target))
+        send_command(tmp_path, parse_command("pause", target))
 
     assert [entry.effect for entry in take_commands(tmp_path, execute)] == ["did pause b", "did pause a", "did pause c"]
     assert take_commands(tmp_path, execute) == [] and not list((tmp_path / "control").iterdir())
@@ -48,7 +47,7 @@ def test_commands_are_taken_once_in_order(tmp_path):
 
 def test_logged_command_is_not_executed_again(tmp_path):
     """The driver died between the log and the removal of the file."""
-    name = send_command(tmp_path, make_command("cancel", "m"))
+    name = send_command(tmp_path, parse_command("cancel", "m"))
     content = (tmp_path / "control" / name).read_bytes()
     take_commands(tmp_path, execute)
     (tmp_path / "control" / name).write_bytes(content)
@@ -64,7 +63,7 @@ def test_logged_command_is_not_executed_again(tmp_path):
      b'{"verb": "pause", "target": "m", "more": 1}'],
 )  # fmt: skip
 def test_invalid_command_file_is_set_aside(tmp_path, content):
-    name = send_command(tmp_path, make_command("pause", "m"))
+    name = send_command(tmp_path, parse_command("pause", "m"))
     (tmp_path / "control" / name).write_bytes(content)
 
     (entry,) = take_commands(tmp_path, lambda command: pytest.fail("it is no command"))
@@ -76,18 +75,18 @@ def test_invalid_command_file_is_set_aside(tmp_path, content):
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
 def test_special_files_are_neither_read_nor_waited_for(tmp_path, make):
-    name = send_command(tmp_path, make_command("pause", "m"))
+    name = send_command(tmp_path, parse_command("pause", "m"))
     command_path = tmp_path / "control" / name
     command_path.unlink()
     make(command_path)
-    send_command(tmp_path, make_command("resume", "m"))
+    send_command(tmp_path, parse_command("resume", "m"))
 
     assert [entry.refused for entry in take_commands(tmp_path, execute)] == [True, False]
     assert take_commands(tmp_path, execute) == []
 
 
 def test_other_names_are_left_where_they_are(tmp_path):
-    send_command(tmp_path, make_command("pause", "m"))
+    send_command(tmp_path, parse_command("pause", "m"))
     for name in ("notes.txt", "1.json", "../x.json", f"{'1' * 19}-{'a' * 12}.json.tmp"):
         (tmp_path / "control" / name.replace("/", "-")).write_text("{}")
 
@@ -96,9 +95,9 @@ def test_other_names_are_left_where_they_are(tmp_path):
 
 
 def test_damaged_log_is_refused_and_nothing_is_taken(tmp_path):
-    send_command(tmp_path, make_command("pause", "m"))
+    send_command(tmp_path, parse_command("pause", "m"))
     take_commands(tmp_path, execute)
-    send_command(tmp_path, make_command("resume", "m"))
+    send_command(tmp_path, parse_command("resume", "m"))
     with (tmp_path / LOG).open("a") as file:
         file.write("{}\n")
 
@@ -144,7 +143,7 @@ def test_status_marks_held_cells_unless_finished():
 
 def test_oversized_target_is_refused():
     with pytest.raises(RunFolderError, match="takes a target of at most 300 characters"):
-        make_command("pause", "x" * 301)
+        parse_command("pause", "x" * 301)
     assert control_log.LARGEST > 6 * 300 * 6, "what may be asked fits a command's file, escaped"
 
 
@@ -201,11 +200,11 @@ def test_a_user_without_a_name_sends_commands(monkeypatch):
 
     monkeypatch.setattr(control_log.getpass, "getuser", nameless)
 
-    assert make_command("pause", "m").who == "somebody"
+    assert parse_command("pause", "m").who == "somebody"
 
 
 def test_a_line_of_another_version_is_named_once_and_has_no_effect(tmp_path, caplog):
-    send_command(tmp_path, make_command("pause", "m"))
+    send_command(tmp_path, parse_command("pause", "m"))
     take_commands(tmp_path, execute)
     content = (tmp_path / LOG).read_bytes()
     checksums.write(tmp_path / LOG, b'{"name": "x", "command": {"verb": "fly"}}\n\xff\n' + content)
@@ -216,7 +215,7 @@ def test_a_line_of_another_version_is_named_once_and_has_no_effect(tmp_path, cap
 
 def test_set_aside_command_has_its_reason_in_the_log(tmp_path):
     for make in (lambda path: path.write_text("{}"), lambda path: path.mkdir()):
-        path = tmp_path / "control" / send_command(tmp_path, make_command("pause", "m"))
+        path = tmp_path / "control" / send_command(tmp_path, parse_command("pause", "m"))
         path.unlink()
         make(path)
     unreadable, folder = take_commands(tmp_path, execute)

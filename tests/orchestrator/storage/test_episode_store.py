@@ -17,7 +17,7 @@ from envs.errors import RunFolderError
 from orchestrator.storage import episode_store, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.manifest import find_faults
-from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.part_files import list_parts
 from orchestrator.storage.schemas import EPISODES, TURNS
 from tests.orchestrator.blocks import batch_of, block, episode
 
@@ -125,7 +125,7 @@ def test_discarded_episodes_are_pending_again_with_their_turns(tmp_path):
     opened.append(block([episode(3, turns=4)]))
     opened.compact()
     opened.close()
-    assert checked_ids(tmp_path) == {2, 3, 4, 5, 7} and damaged_parts(tmp_path) == []
+    assert checked_ids(tmp_path) == {2, 3, 4, 5, 7} and list_parts(tmp_path).bad == []
 
 
 def test_replies_may_be_any_text(tmp_path):
@@ -205,7 +205,7 @@ def test_readers_skip_a_part_that_cannot_be_used(tmp_path, spoil, table, caplog)
         assert checked_ids(tmp_path) == {1, 2, 4}
     if (spoil, table) != (vanish, "episodes"):  # turns without an episode are left by a crash and are no damage
         assert path.name in caplog.text
-        assert {part.name for part in damaged_parts(tmp_path)} == {path.name}
+        assert {part.name for part in list_parts(tmp_path).bad} == {path.name}
     assert f"{table}/{path.name}" in {fault.name for fault in find_faults(tmp_path)}
 
 
@@ -223,7 +223,7 @@ def test_writer_moves_spoiled_part_aside_and_episodes_are_pending(tmp_path, spoi
     opened.close()
 
     assert checked_ids(tmp_path) == {1, 2, 3, 4}
-    assert damaged_parts(tmp_path) == []
+    assert list_parts(tmp_path).bad == []
     assert len(files(tmp_path, "damaged")) == (1 if spoil is vanish else 2)
     assert find_faults(tmp_path) == []
 
@@ -255,7 +255,7 @@ def test_foreign_files_are_not_parts(tmp_path, caplog):
         (tmp_path / table / "README").write_text("not a table")
 
     assert ids(tmp_path) == [1]
-    assert {path.name for path in damaged_parts(tmp_path)} == {"mine.parquet", "part-2.parquet"}
+    assert {path.name for path in list_parts(tmp_path).bad} == {"mine.parquet", "part-2.parquet"}
     EpisodeStore(tmp_path).close()
     assert files(tmp_path, "episodes") == ["README", name]
     assert len(files(tmp_path, "damaged")) == 4
@@ -351,7 +351,7 @@ def test_a_crash_before_any_single_step_neither_loses_nor_doubles(tmp_path, cras
             opened.close()
             break
         assert checked_ids(folder) - {6} == {1, 2, 3, 4, 5}
-        assert damaged_parts(folder) == []
+        assert list_parts(folder).bad == []
         again = EpisodeStore(folder)
         assert len(again.finished_episodes()) == len(ids(folder))
         again.append(batch_of(7))
@@ -407,7 +407,7 @@ def test_kill_9_at_any_moment_keeps_what_was_flushed(tmp_path):
         durable |= set(range(first, int(lines[-1]) if lines else first))
 
         assert durable <= checked_ids(tmp_path)
-        assert damaged_parts(tmp_path) == []
+        assert list_parts(tmp_path).bad == []
 
     opened = EpisodeStore(tmp_path)
     assert durable <= set(episodes(tmp_path).collect()["sample_id"])

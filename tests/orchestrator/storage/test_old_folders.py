@@ -15,7 +15,7 @@ import pytest
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.storage import checksums, run_folder
 from orchestrator.storage.episode_store import episodes, turns
-from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.part_files import list_parts
 from orchestrator.storage.status import read_status
 from sweeps.load import load
 from tests.orchestrator.report import runs
@@ -56,8 +56,9 @@ def test_old_folder_opens_and_lists_pending_episodes(folder):
     status = read_status(folder)
     progress = {row["cell"]: (row["done"], row["planned"]) for row in cells_with_progress(plan, folder)}
 
-    assert run_folder.check_configuration(folder, sweep, update=False) == run_folder.stored_sweep(folder)
-    assert damaged_parts(folder) == checksums.damaged_files(folder) == status["damaged"] == []
+    with run_folder.claim(folder, sweep):
+        assert run_folder.stored_sweep(folder) == sweep
+    assert list_parts(folder).bad == checksums.damaged_files(folder) == status["damaged"] == []
     assert progress == {cell.key: (3 if cell.key == UNFINISHED else 4, 4) for cell in plan.cells}
     assert {cell["cell"]: (cell["finished"], cell["planned"]) for cell in status["cells"]} == progress
     assert {cell["cell"] for cell in status["cells"] if cell["state"] != "complete"} == {UNFINISHED}

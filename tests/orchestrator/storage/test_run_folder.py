@@ -269,7 +269,8 @@ def plan(folder, count):
 
 
 def test_status_records_what_ran(tmp_path):
-    cells = [{"cell": CELL, "planned": 1, "finished": 1, "errors": 0, "state": "complete", "reason": ""}]
+    plan(tmp_path, 0)
+    cells = [{"cell": CELL, "planned": 0, "finished": 0, "errors": 0, "state": "complete", "reason": ""}]
 
     write_status(tmp_path, cells, finished=True)
     status = read_status(tmp_path)

@@ -21,7 +21,7 @@ from actors.playing.records import (
 from envs.openended import Bits
 from envs.types import Action, Ending, ImageRef, Move, OpenAnswer, Turn, Verdict
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.part_files import list_parts
 from orchestrator.storage.schemas import EPISODES, TURNS, VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.load import build
@@ -129,7 +129,7 @@ def test_earlier_parts_read_with_nulls_and_merge_with_new_ones(tmp_path):
     store.close()
 
     assert [p.name for p in (tmp_path / "episodes").iterdir()] == ["part-00000001-00000002.parquet"]
-    assert sorted(episodes(tmp_path).collect()["key"]) == ["a", "b"] and not damaged_parts(tmp_path)
+    assert sorted(episodes(tmp_path).collect()["key"]) == ["a", "b"] and not list_parts(tmp_path).bad
 
 
 def test_store_reads_back_what_judge_worker_sends(tmp_path):

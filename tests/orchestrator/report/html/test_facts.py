@@ -29,16 +29,14 @@ def test_facts_of_a_run_of_policies(run_data):
     assert facts["Seed"] == str(run_data.sweep.seed)
 
 
-def test_a_running_sweep_and_damaged_parts_are_problems(run_data, tmp_path, monkeypatch):
+def test_a_running_sweep_and_notes_are_problems(run_data, monkeypatch):
     run = dataclasses.replace(run_data, notes=("first note", "x" * 500))
     monkeypatch.setattr(summary, "read_status", lambda _: {"running": True})
-    monkeypatch.setattr(summary, "damaged_parts", lambda _: [tmp_path / "turns" / "part-1.parquet"])
 
     assert list_problems(run) == [
         "the sweep is still running: this page is a snapshot",
         "first note",
         f"{'x' * 400}… (500 characters)",
-        "turns/part-1.parquet cannot be used and counts as absent",
     ]
 
 
