@@ -29,14 +29,6 @@ GROUPS = {
     "export": "proactive_sweep.exports",
 }
 """Kind -> the group of its entry points."""
-EXTRAS = {
-    "demo": "the drawn benchmark and the embedded models",
-    "learn": "learning by GRPO",
-    "operating": "operating curves and decision maps",
-    "bridges": "other frameworks and the Hub",
-    "people": "play by a person, and blind labels",
-}
-"""Packages in extras/ -> what they hold."""
 OFFERED_BY_EXTRAS = {
     "demo": (
         "demo", "demo-oeg", "demo-oeg-multi", "demo-real", "demo-real-oeg", "demo-real-tools", "demo-tools",
@@ -98,7 +90,7 @@ class Offer:
 
 
 def install_line(extra: str) -> str:
-    """Return what to type to install one of ``EXTRAS``, from a clone or an index."""
+    """Return what to type to install a package of extras/, from a clone or an index."""
     return f"`pip install -e extras/{extra}` in a clone, or `pip install 'proactive-sweep[{extra}]'`"
 
 

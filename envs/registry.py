@@ -3,15 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from envs.changeit import VideoChange
 from envs.coco import CameraMoves
-from envs.imagenetc import ImageQuality
 from envs.installed import Offer, PackageError, describe_kind, find_offer, offers
-from envs.mvpn import MultiView
-from envs.quickdraw import QuickDraw
-from envs.rod import RealisticOcclusion
 from envs.scenario import Scenario
-from envs.vsod import VideoOcclusion
+from envs.scenarios import ImageQuality, MultiView, QuickDraw, RealisticOcclusion, VideoChange, VideoOcclusion
 
 
 class Scenarios(dict[str, Scenario]):
@@ -24,18 +19,8 @@ class Scenarios(dict[str, Scenario]):
         return _installed[name]
 
 
-SCENARIOS = Scenarios(
-    (scenario.name, scenario)
-    for scenario in (
-        RealisticOcclusion(),
-        VideoOcclusion(),
-        MultiView(),
-        ImageQuality(),
-        QuickDraw(),
-        VideoChange(),
-        CameraMoves(),
-    )
-)
+_PAPERS = (RealisticOcclusion, VideoOcclusion, MultiView, ImageQuality, QuickDraw, VideoChange, CameraMoves)
+SCENARIOS = Scenarios((scenario.name, scenario()) for scenario in _PAPERS)
 """Short name -> rules, in the paper's order; ``in`` and iteration cover these seven only."""
 
 STEMS: dict[str, str] = {scenario.stem: name for name, scenario in SCENARIOS.items()}

@@ -1,11 +1,11 @@
 """Parses and validates one line of a published file: a ``Sample`` can be played to every end, and ``BadSample`` says why not."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from math import isinf
 from string import Formatter
-from typing import Any
+from typing import Any, NamedTuple
 
 from envs import SCENARIOS
 from envs.answers import as_text
@@ -27,10 +27,36 @@ MOST_TURNS = 10_000
 MOST_OPTIONS = 32
 """Most options and categories of one question: letters follow A by code point, and the 33rd is ``a``, which reads as A."""
 
-TEXTS = ("prompt", "image_template", "answer")
-NUMBERS = ("id", "first_image", "num_images", "reference_image")
-LISTS = ("options", "categories")
-COMMON_FIELDS = frozenset((*TEXTS, *NUMBERS, *LISTS))
+
+class Wanted(NamedTuple):
+    """What a field must hold."""
+
+    fits: Callable[[Any], bool]
+    description: str
+
+
+TEXT = Wanted(lambda value: isinstance(value, str) and value != "", "a non-empty text")
+TEXTS = Wanted(
+    lambda value: isinstance(value, list) and bool(value) and all(isinstance(text, str) for text in value),
+    "a non-empty list of texts",
+)
+
+
+def _whole(least: int, most: int = LARGEST_NUMBER) -> Wanted:
+    return Wanted(lambda value: type(value) is int and least <= value <= most, f"a whole number from {least} to {most}")
+
+
+COMMON_FIELDS: Mapping[str, Wanted] = {
+    "prompt": TEXT,
+    "image_template": TEXT,
+    "answer": TEXT,
+    "id": _whole(0),
+    "first_image": _whole(0, LARGEST_FRAME),
+    "num_images": _whole(1, LARGEST_FRAME),
+    "reference_image": _whole(0, LARGEST_FRAME),
+    "options": TEXTS,
+    "categories": TEXTS,
+}
 """Fields of every scenario; all others are in ``Sample.extra``."""
 
 
@@ -45,7 +71,11 @@ class BadSample(ValueError):
 def parse_sample(line: str, scenario: str) -> Sample:
     """Parse one line; raises BadSample with the first reason against it."""
     entry = _parse_object(line)
-    _check_types(entry)
+    for name, wanted in COMMON_FIELDS.items():
+        if name not in entry:
+            raise BadSample(f"the field {name!r} is missing")
+        if not wanted.fits(entry[name]):
+            raise BadSample(f"{name} must be {wanted.description}, not {entry[name]!r}")
     sample = Sample(
         scenario=scenario,
         id=entry["id"],
@@ -101,29 +131,6 @@ def _is_deeper(value: object, levels: int) -> bool:
         return False
     children = value.values() if isinstance(value, dict) else value
     return levels == 0 or any(_is_deeper(child, levels - 1) for child in children)
-
-
-def _check_types(entry: Mapping[str, Any]) -> None:
-    for name in (*TEXTS, *NUMBERS, *LISTS):
-        if name not in entry:
-            raise BadSample(f"the field {name!r} is missing")
-    for name in TEXTS:
-        if not isinstance(entry[name], str) or not entry[name]:
-            raise BadSample(f"{name} must be a non-empty text, not {entry[name]!r}")
-    for name in NUMBERS:
-        _check_count(name, entry[name])
-    if entry["num_images"] < 1:
-        raise BadSample("num_images must be 1 or more")
-    for name in LISTS:
-        if not isinstance(entry[name], list) or not entry[name] or not all(isinstance(o, str) for o in entry[name]):
-            raise BadSample(f"{name} must be a non-empty list of texts, not {entry[name]!r}")
-
-
-def _check_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadSample(f"{name} must be a whole number from 0 up, not {value!r}")
-    if name != "id" and value > LARGEST_FRAME:
-        raise BadSample(f"{name} must be at most {LARGEST_FRAME}, not {value}")
 
 
 def _digest(entry: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ ends the episode like an unreadable letter.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from envs import SCENARIOS
@@ -54,19 +53,6 @@ class Function(NamedTuple):
     values: tuple[str, ...] = ()
 
 
-class Fault(StrEnum):
-    """The fault of a malformed call."""
-
-    NO_CALL = "no call"
-    SEVERAL = "several calls"
-    UNREADABLE = "unreadable"
-    """Invalid JSON, or JSON that is not a call."""
-    UNKNOWN = "unknown function"
-    ARGUMENTS = "wrong arguments"
-    NOT_OFFERED = "not offered"
-    """A call of the scenario that this state does not offer."""
-
-
 def offered_calls(sample: Sample, state: State, view: View) -> list[tuple[Call, str]]:
     """Return every possible call with its option or category, in the order of multiple choice.
 
@@ -102,39 +88,22 @@ def functions(calls: Sequence[tuple[Call, str]]) -> tuple[Function, ...]:
     return tuple(distinct)
 
 
-def parse_call(reply: str) -> Call | Fault:
-    """Parse the only call of a reply. Its function need not exist; thoughts before it are ignored (``envs.openended``).
+def parse_call(reply: str) -> Call | None:
+    """Parse the only call of a reply, or return None; the function need not exist, and thoughts before it are ignored.
 
     Three forms: ``name(parameter="value")``, the JSON object ``{"name": ..., "arguments": {...}}``, and the output of
-    ``encode_calls``. Other text next to the call is a fault.
+    ``encode_calls``. None if other text stands beside the call.
     """
-    text = reply.strip() if reply.startswith(_ENCODED) else (strip_thinking(reply) or "").strip()
+    text = (reply if reply.startswith(_ENCODED) else strip_thinking(reply) or "").strip()
     if not text or len(text) > LONGEST:
-        return Fault.UNREADABLE if text else Fault.NO_CALL
-    if text[0] in "{[":
-        return _parse_json(text)
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
-    calls = [call for line in lines if (call := _parse_line(line)) is not None]
-    if len(calls) < len(lines):
-        return Fault.NO_CALL
-    return calls[0] if len(calls) == 1 else Fault.SEVERAL
+        return None
+    return _parse_json(text) if text[0] in "{[" else _parse_line(text)
 
 
 def called_option(view: View, calls: Sequence[tuple[Call, str]], reply: str) -> str:
     """Return the multiple-choice reply that names the option or category called; empty if the call is not offered."""
     call = parse_call(reply)
     return next((_multiple_choice_reply(view, option) for offered, option in calls if offered == call), "")
-
-
-def find_fault(scenario: str, reply: str) -> Fault:
-    """Return the fault of a reply that ``called_option`` found malformed."""
-    call = parse_call(reply)
-    if isinstance(call, Fault):
-        return call
-    valid_calls = [*(_move_call(scenario, move) for move in FUNCTIONS[scenario]), Call(ABSTAIN, {})]
-    if call in valid_calls:
-        return Fault.NOT_OFFERED
-    return Fault.ARGUMENTS if call.name in (ANSWER, *(valid.name for valid in valid_calls)) else Fault.UNKNOWN
 
 
 def write_call(calls: Sequence[tuple[Call, str]], option: str) -> str:
@@ -213,32 +182,20 @@ def _unquote(text: str) -> str | None:
         return None
 
 
-def _parse_json(text: str) -> Call | Fault:
+def _parse_json(text: str) -> Call | None:
     try:
         content = json.loads(text, object_pairs_hook=reject_duplicates)
     except (ValueError, RecursionError):
-        lines = [line for line in text.split("\n") if line.strip()]
-        return Fault.SEVERAL if all(map(_is_call, lines)) else Fault.UNREADABLE
-    calls = content.get("tool_calls") if isinstance(content, dict) and "tool_calls" in content else content
-    if isinstance(calls, list):
-        if len(calls) != 1:
-            return Fault.SEVERAL if calls else Fault.NO_CALL
-        return _as_call(calls[0]) if calls is not content else Fault.UNREADABLE
-    return _as_call(calls)
-
-
-def _is_call(text: str) -> bool:
-    try:
-        return isinstance(_as_call(json.loads(text, object_pairs_hook=reject_duplicates)), Call)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _as_call(content: Any) -> Call | Fault:
+        return None
     match content:
+        case {"tool_calls": [call]} | ({"name": _} as call):
+            pass
+        case _:
+            return None
+    match call:
         case {"name": str(name), "arguments": dict(arguments), **rest} if not rest:
             return Call(name, arguments)
-    return Fault.UNREADABLE
+    return None
 
 
 def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,11 +1,14 @@
-"""Options of engines and processors: which of them can change an answer, and which can run code.
+"""What an entry may say about its engine: options that can change an answer or run code, pipeline stages, and packages.
 
 Engines accept names of classes, kernels and repositories in many options, and run what they name: an entry with an option
 outside ``SAFE`` must say ``unsafe_options = true``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 VLLM_SPEED = frozenset((
     "async_scheduling", "block_size", "compilation_config", "cpu_offload_gb", "disable_custom_all_reduce",
@@ -60,3 +63,71 @@ def _is_number(name: str, value: Any) -> bool:
     if isinstance(value, list):
         return all(_is_number("", inner) for inner in value)
     return name != "trust_remote_code" and isinstance(value, int | float)
+
+
+# -- pipeline stages, which vLLM can spread over nodes; every other engine has all its GPUs on one node ---------------------
+STAGES, WIDTH, EXECUTOR = "pipeline_parallel_size", "tensor_parallel_size", "distributed_executor_backend"
+"""Options of vLLM."""
+MOST_GPUS = 64
+"""Most GPUs of one replica."""
+NODE_GPUS = 8
+"""Most GPUs of one stage, all of which are on one node."""
+
+
+def wrong_stages(backend: str, gpus: float, options: Mapping[str, Any]) -> str:
+    """Return why a replica cannot be spread over GPUs as its entry says; empty if it can."""
+    stages, width = options.get(STAGES, 1), options.get(WIDTH)
+    if backend != "vllm":
+        return _not_vllm(backend, gpus, options)
+    if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
+        return f"{STAGES} = {stages!r} is no number of stages; write 2 or more, or leave it out"
+    if options.get(EXECUTOR) == "ray":
+        return f'{EXECUTOR} = "ray" is set automatically for a replica on several nodes; leave it out'
+    if gpus > NODE_GPUS * stages:
+        return (
+            f"a node has {NODE_GPUS} GPUs at most, so gpus = {gpus} needs options.{STAGES} = {-(-int(gpus) // NODE_GPUS)},"
+            " which splits a replica over nodes"
+        )
+    if gpus > 1 and stages > 1 and gpus % stages:
+        return f"gpus = {gpus} counts the GPUs of all stages; with {STAGES} = {stages}, write a multiple of {stages}"
+    if gpus > 1 and stages > 1 and width not in (None, gpus // stages):
+        return f"{WIDTH} = {width} does not make gpus = {gpus} in {stages} stages; leave {WIDTH} out"
+    return ""
+
+
+def _not_vllm(backend: str, gpus: float, options: Mapping[str, Any]) -> str:
+    if gpus <= NODE_GPUS and STAGES not in options:
+        return ""
+    if backend != "openai":
+        return (
+            f"backend {backend} has all GPUs of a replica on one node; write gpus = {NODE_GPUS} or less without {STAGES},"
+            ' or backend = "vllm"'
+        )
+    return f"a service has no GPUs here; leave gpus and options.{STAGES} out, and give them to the server itself"
+
+
+# -- packages in versions of its own --------------------------------------------------------------------------------------
+SHARED = frozenset({"ray", "proactive-sweep"})
+"""Packages that workers must have in the driver's version, because the driver sends them objects of these packages."""
+
+
+def wrong_requirement(requirements: Sequence[str], unsafe: bool) -> str:
+    """Return why a model cannot have these requirements; empty if it can. ``unsafe`` admits direct addresses."""
+    for text in requirements:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            return (
+                f'{text!r} is no requirement such as "transformers==5.18.0"; options, files and paths are not read'
+                " (PIP_INDEX_URL and PIP_FIND_LINKS name other indexes)"
+            )
+        if requirement.url and not unsafe:
+            return f"{text!r} is installed from an address that nobody checked; name a release, or write unsafe_options = true"
+        if canonicalize_name(requirement.name) in SHARED:
+            return f"{text!r} must have the same version on driver and workers; leave it out"
+    return ""
+
+
+def requirement_names(requirements: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of valid requirements."""
+    return tuple(canonicalize_name(Requirement(text).name) for text in requirements)

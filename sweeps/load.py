@@ -11,7 +11,6 @@ from sweeps.checkpoint import with_limits
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition, find_rules
 from sweeps.package_models import BUILTIN
 from sweeps.packages import find_scenarios
-from sweeps.pinning import pin_models
 from sweeps.protocol import ZERO_SHOT
 from sweeps.registry import builtin_backends, judges, read_models, registry, resolve_model
 from sweeps.selections import read_selections
@@ -20,7 +19,6 @@ from sweeps.sweep_file import RESOLVED, override_key, read_sweep, read_toml
 from sweeps.sweep_file import SweepError as SweepError
 from sweeps.unplayable import limit_reason, unplayable_reason
 from sweeps.validation import as_list, drop_removed, find_name, read_named_tables, require_tables, validate_table
-from sweeps.values import join_names
 
 JUDGE = "qwen3-8b"
 """The paper's judge."""
@@ -78,7 +76,7 @@ def _build(table: Mapping[str, Any], where: str) -> Sweep:
     if isinstance(fields.get("judge"), dict):
         fields["judge"] = _resolve_judge(fields["judge"], own_models, where)
     _pin(fields, {*registry(), *judges(), *own_models}, where)
-    fields |= _read_protocols(fields.pop("protocol", None), fields.get("protocols"), where)
+    _read_protocols(fields, where)
     fields |= read_selections(fields, where)
     fields.setdefault("name", Path(where).stem)
     sweep = validate_table(Sweep, fields, where)
@@ -89,11 +87,24 @@ def _build(table: Mapping[str, Any], where: str) -> Sweep:
 
 
 def _pin(fields: dict[str, Any], known: Collection[str], where: str) -> None:
-    """Set the revisions of ``[revisions]`` in the models and the judge; raises SweepError."""
-    revisions, judge = fields.pop("revisions", {}), fields.get("judge")
-    fields["models"] = pin_models(fields["models"], revisions, known, where)
+    """Set the commits of ``[revisions]`` in the models and the judge; it may name any ``known`` model. Raises SweepError."""
+    table, judge = fields.pop("revisions", {}), fields.get("judge")
+    if not isinstance(table, dict) or not all(isinstance(value, str) and value for value in table.values()):
+        raise SweepError(
+            f'{where}: revisions is a table of models and commits: [revisions], then "qwen2.5-vl-7b" = "..."'
+        )
+    entries = [*fields["models"], *([judge["model"]] if isinstance(judge, dict) else [])]
+    names = dict.fromkeys([*known, *(model.name for model in entries)])
+    revisions = {find_name(name, names, "model", f"{where}: revisions"): commit for name, commit in table.items()}
+    for number, model in enumerate(entries):
+        if model.name in revisions and not model.is_local:
+            key, kind = f"revisions.{model.name}", model.backend
+            raise SweepError(f"{where}: {key}: its backend is {kind}, which loads no weights; leave it out")
+        if model.name in revisions:
+            entries[number] = model.model_copy(update={"revision": revisions[model.name]})
+    fields["models"] = entries[: len(fields["models"])]
     if isinstance(judge, dict):
-        fields["judge"] = {**judge, "model": pin_models([judge["model"]], revisions, known, where)[0]}
+        fields["judge"] = {**judge, "model": entries[-1]}
 
 
 def _add_models(table: dict[str, Any], entries: Sequence[Any], where: str) -> None:
@@ -220,20 +231,12 @@ def _find_conditions(value: Any, where: str, scenarios: Sequence[str], own: Mapp
     return chosen
 
 
-def _read_protocols(single: Any, several: Any, where: str) -> dict[str, Any]:
-    """Return the distinct protocols of either key; an empty table if neither is set."""
-    if single is None and several is None:
-        return {}
-    if single is not None and several is not None:
+def _read_protocols(fields: dict[str, Any], where: str) -> None:
+    """Replace the key ``protocol``, a name or a list of them, by the distinct ``protocols``."""
+    if "protocol" in fields and "protocols" in fields:
         raise SweepError(f"{where}: protocol and protocols are both there; keep protocol")
-    names = as_list(several if single is None else single, "protocol", where)
-    choices = join_names([repr(protocol.value) for protocol in Protocol])
-    if not names:
-        raise SweepError(f"{where}: protocol = []: names nothing; give at least one of {choices}")
-    for name in names:
-        if name not in list(Protocol):
-            raise SweepError(f"{where}: protocol = {name!r} does not exist; there are {choices}")
-    return {"protocols": list(dict.fromkeys(names))}
+    for key in {"protocol", "protocols"} & fields.keys():
+        fields["protocols"] = list(dict.fromkeys(as_list(fields.pop(key), "protocol", where)))
 
 
 def _read_rules(

@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sweeps.endpoint import Endpoint
-from sweeps.engine_options import SPEED_ONLY
-from sweeps.pipeline_stages import EXECUTOR, MOST_GPUS, STAGES, wrong_stages
-from sweeps.requirements import wrong_requirement
+from sweeps.engine_options import EXECUTOR, MOST_GPUS, SPEED_ONLY, STAGES, wrong_requirement, wrong_stages
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen
 

@@ -3,10 +3,11 @@
 The ids of a file are stored in the run folder's sweep, so that you can delete the file once a run has started.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from envs import regular
 from sweeps.packages import find_scenarios
@@ -15,6 +16,7 @@ from sweeps.sweep_file import SweepError
 
 LARGEST = 4 << 20
 """Most bytes of an ids file; all 17,909 ids of the benchmark take about 100,000."""
+IDS = TypeAdapter(dict[str, list[int]])
 
 
 def read_selections(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -73,19 +75,14 @@ def _insert_ids(table: Mapping[str, Any], scenarios: Sequence[str], where: str, 
 
 def _read_ids(path: Path, where: str) -> dict[str, list[int]]:
     try:
-        table = json.loads(regular.read_bytes(path, LARGEST))
+        return IDS.validate_json(regular.read_bytes(path, LARGEST), strict=True)
     except FileNotFoundError:
         raise SweepError(
             f"{where}: there is no file {path}; `proactive-sweep report DIR --filter 25 --output {path}` writes one"
         ) from None
     except OSError as problem:
         raise SweepError(f"{where}: {path} cannot be read: {problem.strerror or problem}") from None
-    except (ValueError, RecursionError):
-        raise SweepError(f"{where}: {path} is not JSON") from None
-    if not isinstance(table, dict) or not all(_is_id_list(numbers) for numbers in table.values()):
-        raise SweepError(f'{where}: {path} must hold lists of whole numbers by scenario, such as {{"ROD": [0, 4]}}')
-    return table
-
-
-def _is_id_list(numbers: Any) -> bool:
-    return isinstance(numbers, list) and all(type(number) is int for number in numbers)
+    except ValidationError:
+        raise SweepError(
+            f'{where}: {path} must be JSON with lists of whole numbers by scenario, such as {{"ROD": [0, 4]}}'
+        ) from None

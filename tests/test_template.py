@@ -278,7 +278,7 @@ def test_no_measure_may_have_the_name_of_a_column(run):
 
 
 # -- what is wrong with a package --------------------------------------------------------------------------------------
-GAME = "from envs.quickdraw import QuickDraw\nclass Game(QuickDraw):\n    name, stem = 'own-thing', 'Own'\n"
+GAME = "from envs.scenarios import QuickDraw\nclass Game(QuickDraw):\n    name, stem = 'own-thing', 'Own'\n"
 BARE = "from envs.scenario import Scenario\nclass Game(Scenario):\n    name = 'own-thing'"
 WRONG = {
     "cannot be imported": (

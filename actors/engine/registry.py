@@ -7,8 +7,8 @@ from typing import Any
 from actors.engine.backend import Backend, Request
 from actors.engine.baselines import Baseline
 from actors.engine.vllm.batch_invariance import enable_batch_invariance
+from sweeps.engine_options import STAGES
 from sweeps.package_models import missing_package, resolve_source
-from sweeps.pipeline_stages import STAGES
 from sweeps.spec import ModelSpec
 
 HEAVY = ("openai", "peft", "torch", "transformers", "vllm")

@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 
 from actors.text.printable import one_line
 from actors.text.redaction import redact_addresses, redact_environment
-from sweeps.requirements import SHARED
+from sweeps.engine_options import SHARED
 
 INSTALL_TIMEOUT_S = 1500.0
 """Seconds that an installation may take, including the wait for one by another process."""

@@ -24,8 +24,8 @@ from actors.playing.turn_judge import TurnJudge
 from actors.text.printable import error_text
 from actors.trial.certificate import Certificate, CertifiedRequest
 from envs.types import ImageRef
+from sweeps.engine_options import requirement_names
 from sweeps.package_models import resolve_source
-from sweeps.requirements import requirement_names
 from sweeps.spec import ModelSpec
 
 if TYPE_CHECKING:

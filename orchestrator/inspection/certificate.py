@@ -12,7 +12,7 @@ from envs.json_text import parse_json
 from orchestrator.storage import checksums
 from orchestrator.storage.loaded_weights import shorten
 from orchestrator.storage.run_folder import to_json
-from sweeps.requirements import requirement_names
+from sweeps.engine_options import requirement_names
 from sweeps.spec import ModelSpec
 
 FILE = "certificates.json"

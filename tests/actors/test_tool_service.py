@@ -17,7 +17,7 @@ from actors.engine.openai.backend import UNREADABLE_TRIES, OpenAIBackend
 from actors.engine.openai.reply import MAX_CALLS
 from actors.playing.play import play
 from envs.samples import load_samples
-from envs.tool_calls import Call, Fault, Function, parse_call
+from envs.tool_calls import Call, Function, parse_call
 from envs.types import Ending
 from sweeps.conditions import CONDITIONS
 from sweeps.endpoint import Endpoint
@@ -92,17 +92,17 @@ READ = {
     "no arguments": (call_answer(call("rewind", "")), Call("rewind", {})),
     "null arguments": (call_answer(call("rewind", None)), Call("rewind", {})),
     "finish stop": (call_answer(call("rewind", "{}"), finish="stop"), Call("rewind", {})),
-    "two calls": (call_answer(call(), call()), Fault.SEVERAL),
-    "an empty list": (call_answer(content="Well.", finish="stop"), Fault.NO_CALL),
-    "nothing": (completion("", "stop"), Fault.NO_CALL),
-    "JSON nonsense": (call_answer(call(arguments='{"direction": ')), Fault.UNREADABLE),
-    "a JSON list": (call_answer(call(arguments="[]")), Fault.UNREADABLE),
-    "a JSON text": (call_answer(call(arguments='"left"')), Fault.UNREADABLE),
-    "one name twice": (call_answer(call(arguments='{"direction": "left", "direction": "right"}')), Fault.UNREADABLE),
-    "nested": (call_answer(call(arguments='{"direction": {"a": ["left"]}}')), Fault.UNREADABLE),
-    "200,000 deep": (call_answer(call(arguments="[" * 200_000)), Fault.UNREADABLE),
-    "an int of 9,000 digits": (call_answer(call(arguments='{"direction": ' + "9" * 9000 + "}")), Fault.UNREADABLE),
-    "a million characters": (call_answer(call(arguments='{"direction": "' + "l" * 10**6 + '"}')), Fault.UNREADABLE),
+    "two calls": (call_answer(call(), call()), None),
+    "an empty list": (call_answer(content="Well.", finish="stop"), None),
+    "nothing": (completion("", "stop"), None),
+    "JSON nonsense": (call_answer(call(arguments='{"direction": ')), None),
+    "a JSON list": (call_answer(call(arguments="[]")), None),
+    "a JSON text": (call_answer(call(arguments='"left"')), None),
+    "one name twice": (call_answer(call(arguments='{"direction": "left", "direction": "right"}')), None),
+    "nested": (call_answer(call(arguments='{"direction": {"a": ["left"]}}')), None),
+    "200,000 deep": (call_answer(call(arguments="[" * 200_000)), None),
+    "an int of 9,000 digits": (call_answer(call(arguments='{"direction": ' + "9" * 9000 + "}")), None),
+    "a million characters": (call_answer(call(arguments='{"direction": "' + "l" * 10**6 + '"}')), None),
 }  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def test_stored_calls_are_bounded_and_hold_no_key(tmp_path):
     many = [call(f"f{KEY}" + "x" * 10**5, json.dumps({"direction": KEY * 100, "\ud800": "\x1b[2J"})) for _ in range(50)]
     reply, _ = ask_service(tmp_path, lambda *_: call_answer(*many))
 
-    assert KEY not in reply.text and "\x1b" not in reply.text and parse_call(reply.text) is Fault.SEVERAL
+    assert KEY not in reply.text and "\x1b" not in reply.text and parse_call(reply.text) is None
     assert json.loads(reply.text)["tool_calls"].__len__() == MAX_CALLS and len(reply.text) < MAX_CALLS * (
         MAX_ARGUMENTS + 200
     )

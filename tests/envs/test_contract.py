@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from envs import SCENARIOS, contract
 from envs.contract import MODES, walk
-from envs.quickdraw import QuickDraw
 from envs.scenario import suggestions
+from envs.scenarios import QuickDraw
 from envs.types import UNSCORED, Action, Ending, Mode, State
 from tests.envs.games import SAMPLES
 

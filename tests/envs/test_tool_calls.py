@@ -11,12 +11,10 @@ import pytest
 from envs import SCENARIOS
 from envs.tool_calls import (
     Call,
-    Fault,
     call_line,
     called_option,
     calls_for_view,
     encode_calls,
-    find_fault,
     functions,
     offered_calls,
     parse_call,
@@ -117,42 +115,42 @@ RIGHT = [
     '<think>\nLeft or right?\n</think>\nmove_blocks(direction="left")',
     encode_calls([("move_blocks", {"direction": "left"})], "<think>hm</think> I look behind."),
 ]
-MALFORMED = {
-    "": Fault.NO_CALL,
-    "A": Fault.NO_CALL,
-    "B. Move the blue blocks to the left.": Fault.NO_CALL,
-    'I call move_blocks(direction="left")': Fault.NO_CALL,
-    'move_blocks(direction="left")\nThanks!': Fault.NO_CALL,
-    "<think>\nstill thinking": Fault.NO_CALL,
-    '{"tool_calls": []}': Fault.NO_CALL,
-    "abstain()\nabstain()": Fault.SEVERAL,
-    '{"name": "abstain", "arguments": {}}\n{"name": "abstain", "arguments": {}}': Fault.SEVERAL,
-    encode_calls([("abstain", {}), ("abstain", {})], ""): Fault.SEVERAL,
-    '{"name": "abstain"': Fault.UNREADABLE,
-    "{}": Fault.UNREADABLE,
-    "[1]": Fault.UNREADABLE,
-    '{"name": "abstain"}': Fault.UNREADABLE,
-    '{"name": "abstain", "arguments": {}, "why": "?"}': Fault.UNREADABLE,
-    '{"name": 7, "arguments": {}}': Fault.UNREADABLE,
-    '{"name": "move_blocks", "arguments": {"direction": "left", "direction": "right"}}': Fault.UNREADABLE,
-    '{"name": "move_blocks", "arguments": "{"}': Fault.UNREADABLE,
-    "[" * 9_000: Fault.UNREADABLE,
-    "{" + " " * 30_000: Fault.UNREADABLE,
-    "look_behind()": Fault.UNKNOWN,
-    "rewind()": Fault.UNKNOWN,
-    "Move_blocks()": Fault.UNKNOWN,
-    "move_blocks()": Fault.ARGUMENTS,
-    "move_blocks(left)": Fault.ARGUMENTS,
-    'move_blocks("left")': Fault.ARGUMENTS,
-    'move_blocks(direction="up")': Fault.ARGUMENTS,
-    'move_blocks(direction="left", far="yes")': Fault.ARGUMENTS,
-    'abstain(why="dark")': Fault.ARGUMENTS,
-    'answer(category="banana")': Fault.ARGUMENTS,
-    'answer(category="Banana.")': Fault.ARGUMENTS,
-    '{"name": "move_blocks", "arguments": {"direction": ["left"]}}': Fault.ARGUMENTS,
-    'move_blocks(direction="\\x")': Fault.ARGUMENTS,
-    '{"name": "answer", "arguments": {"category": null}}': Fault.ARGUMENTS,
-}
+MALFORMED = (
+    "",
+    "A",
+    "B. Move the blue blocks to the left.",
+    'I call move_blocks(direction="left")',
+    'move_blocks(direction="left")\nThanks!',
+    "<think>\nstill thinking",
+    '{"tool_calls": []}',
+    "abstain()\nabstain()",
+    '{"name": "abstain", "arguments": {}}\n{"name": "abstain", "arguments": {}}',
+    encode_calls([("abstain", {}), ("abstain", {})], ""),
+    '{"name": "abstain"',
+    "{}",
+    "[1]",
+    '{"name": "abstain"}',
+    '{"name": "abstain", "arguments": {}, "why": "?"}',
+    '{"name": 7, "arguments": {}}',
+    '{"name": "move_blocks", "arguments": {"direction": "left", "direction": "right"}}',
+    '{"name": "move_blocks", "arguments": "{"}',
+    "[" * 9_000,
+    "{" + " " * 30_000,
+    "look_behind()",
+    "rewind()",
+    "Move_blocks()",
+    "move_blocks()",
+    "move_blocks(left)",
+    'move_blocks("left")',
+    'move_blocks(direction="up")',
+    'move_blocks(direction="left", far="yes")',
+    'abstain(why="dark")',
+    'answer(category="banana")',
+    'answer(category="Banana.")',
+    '{"name": "move_blocks", "arguments": {"direction": ["left"]}}',
+    'move_blocks(direction="\\x")',
+    '{"name": "answer", "arguments": {"category": null}}',
+)
 
 
 @pytest.mark.parametrize("reply", RIGHT)
@@ -164,12 +162,12 @@ def test_one_call_is_read_in_each_of_its_forms(reply):
 
 
 @pytest.mark.parametrize("reply", MALFORMED)
-def test_malformed_call_has_one_kind_and_ends_like_unreadable_letter(reply):
+def test_a_malformed_call_ends_like_an_unreadable_letter(reply):
     sample, state, view = first_view("ROD")
     read = called_option(view, offered_calls(sample, state, view), reply)
     after, turn = SCENARIOS["ROD"].step(sample, state, read)
 
-    assert read == "" and find_fault("ROD", reply) is MALFORMED[reply]
+    assert read == ""
     assert (after.ending, turn.action) == (Ending.WRONG, Action.UNPARSABLE)
 
 

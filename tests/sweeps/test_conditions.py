@@ -1,10 +1,6 @@
 """Shipped conditions: what each changes in a key, its scenarios, and what cannot go together."""
 
-import pytest
-from pydantic import ValidationError
-
-from envs.types import Mode
-from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
+from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 
 EXAMPLES, BASE = ("ROD", "MVP-N"), {"hint": False, "history": False, "shots": 0, "reasoned": False, "mode": "play"}
 CHANGES = {
@@ -36,31 +32,6 @@ def test_the_papers_conditions_come_first_and_each_has_one_change_in_its_key():
         assert condition.name == name and len(condition.description) > 20
 
 
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"hint": True, "hint_text": "x"}, "hint = true adds the scenario's own hint; with hint_text, leave it out"),
-        ({"history_turns": 1}, "history_turns needs history = true"),
-        *(({"every_frame": True, **more}, "every_frame asks each picture afresh; leave out history, lenient, budget, picture and")
-          for more in ({"history": True}, {"lenient": True}, {"budget": True}, {"picture": "blank"}, {"mode": Mode.RANDOM})),
-        *(({"every_state": True, **more}, "every_state asks each state afresh; leave out history, every_frame, shuffled and mode")
-          for more in ({"history": True}, {"every_frame": True}, {"shuffled": True}, {"mode": Mode.REFERENCE})),
-        ({"orders": 3}, "orders needs every_state = true; replicates repeats other conditions"),
-        ({"thoughts": 1}, "thoughts needs every_state = true; play lets a model think as it will"),
-        ({"history": True, "history_turns": -1}, "greater than or equal to 0"),
-        ({"every_state": True, "orders": 101}, "less than or equal to 100"),
-        ({"every_state": True, "thoughts": 101}, "less than or equal to 100"),
-        ({"order": -1}, "greater than or equal to 0"),
-        ({"draw": -1}, "greater than or equal to 0"),
-        ({"wording": -1}, "greater than or equal to 0"),
-    ],
-)  # fmt: skip
-def test_fields_that_cannot_go_together_are_refused(fields, reason):
-    with pytest.raises(ValidationError) as error:
-        Condition(name="c", **fields)
-    assert reason in str(error.value)
-
-
 def test_defaults_change_nothing_and_orders_are_in_no_key():
     plain = Condition(name="c")
 
@@ -82,23 +53,3 @@ def test_replicates_are_named_by_what_they_change():
     assert (reworded.name, reworded.wording, reworded.template) == ("hint-wording2", 2, "{question} {options}")
     assert reworded.hint_wordings == {"old": "new"} and hint.reword(2, "", {}).hint_wordings == {}
     assert CONDITIONS["history"].reword(1, "", {"old": "new"}).hint_wordings == {}
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"name": "hint"}, "hint is the name of a condition that ships; choose another"),
-        ({"name": "blank"}, "blank is the name of a condition that ships; choose another"),
-        ({"name": "all"}, "all is the name of a condition that ships; choose another"),
-        *(({"name": name}, "names that end like -order1, -seed1 or -wording1, are for replicates")
-          for name in ("mine-order1", "mine-seed22", "mine-wording3")),
-        *(({"name": "mine", **fields}, "order, draw, wording and hint_wordings, and names")
-          for fields in ({"order": 1}, {"draw": 1}, {"wording": 1}, {"hint_wordings": {"a": "b"}})),
-        ({"name": "m" * 61}, "at most 60 characters"),
-    ],
-)  # fmt: skip
-def test_an_own_condition_has_a_name_of_its_own(fields, reason):
-    with pytest.raises(ValidationError) as error:
-        OwnCondition(**fields)
-    assert reason in str(error.value)
-    assert OwnCondition(name="m" * 60).name == "m" * 60 and OwnCondition(name="mine-order").name == "mine-order"

@@ -28,36 +28,6 @@ ATTEMPTS = [
     ("vllm", "processor", {"size": {"auto_map": "evil.Processor"}}),
 ]
 
-SPEED = """
-    async_scheduling attn_implementation batch block_size compilation_config cpu_offload_gb device_map
-    disable_custom_all_reduce disable_log_stats distributed_executor_backend download_dir enable_chunked_prefill
-    enable_lora enable_prefix_caching enforce_eager gpu_memory_utilization limit_mm_per_prompt load_format
-    low_cpu_mem_usage max_lora_rank max_loras max_model_len max_num_batched_tokens max_num_seqs
-    max_parallel_loading_workers mm_processor_cache_gb num_gpu_blocks_override pipeline_parallel_size
-    scheduling_policy seed swap_space tensor_parallel_size
-"""
-"""Options in no key: without one of them, older folders would be played again."""
-SAFE_VLLM = """
-    attention_backend batch_invariant config_format cudagraph_capture_sizes disable_cascade_attn
-    enable_expert_parallel kv_cache_dtype long_prefill_token_threshold max_logprobs mm_encoder_tp_mode
-    quantization skip_mm_profiling tokenizer_mode
-"""
-"""Options of vLLM that may change answers and run no code."""
-SAFE_TRANSFORMERS = """
-    max_memory offload_folder tp_plan use_safetensors
-"""
-"""The same of transformers."""
-CHOSEN = {
-    "attention_backend": "FLASHINFER FLASH_ATTN FLEX_ATTENTION TORCH_SDPA TRITON_ATTN XFORMERS",
-    "attn_implementation": "eager flash_attention_2 flash_attention_3 flex_attention sdpa",
-    "compilation_config": "0 1 2 3",
-    "config_format": "auto hf mistral",
-    "distributed_executor_backend": "mp ray uni",
-    "load_format": "auto bitsandbytes dummy fastsafetensors gguf mistral safetensors",
-    "tokenizer_mode": "auto hf mistral slow",
-}
-"""Options whose other values name code -> values that name none."""
-
 
 def sweep(**entry: Any) -> Any:
     return build({"model": [{"name": "m", "source": "org/m", **entry}], "data": "data"}, "mine.toml")

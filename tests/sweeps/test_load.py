@@ -45,30 +45,6 @@ def test_long_names_all_and_overrides(tmp_path):
     assert [condition.name for condition in load(path).conditions] == list(CONDITIONS)
 
 
-def test_own_models_need_no_list_and_can_be_named_beside_the_shipped_ones():
-    own = [{"name": "mine", "source": "some/folder", "backend": "transformers", "gpus": 0}]
-    alone = build({"data": "d", "model": own, "scenarios": ["QD"]}, "x.toml")
-    both = build({**SMALL, "model": own, "models": ["mine", "oracle"]}, "x.toml")
-
-    assert [model.name for model in alone.models] == ["mine"]
-    assert [model.name for model in both.models] == ["mine", "oracle"]
-
-
-def test_files_that_are_not_there_or_not_toml(tmp_path):
-    with pytest.raises(SweepError, match="no sweep file"):
-        load(tmp_path / "none.toml")
-    path = tmp_path / "bad.toml"
-    path.write_text("name = \nmodels")
-    with pytest.raises(SweepError, match=r"bad.toml is not TOML: .*line 1"):
-        load(path)
-
-
-@pytest.mark.parametrize("override", ["seed", "=3", "..=3", "selection.=3", ".limit=3"])
-def test_override_without_key_is_refused_with_an_example(override):
-    with pytest.raises(SweepError, match=r"must look like key=value, for example --set selection.limit=5"):
-        load(ROOT / "sweeps/baselines.toml", [override])
-
-
 def test_ids_are_known_by_the_short_and_the_long_names_of_scenarios():
     table = {**SMALL, "scenarios": ["QD", "ROD"], "protocol": ["mcqa", "oeg"]}
     ids = {"Realistic-Occlusion-Dataset": [3, 4], "QD": [1]}
@@ -148,15 +124,6 @@ def test_judge_is_shipped_own_or_a_sentence():
         build({**SMALL, "judge": {"model": "rule-judg"}}, "small.toml")
     with pytest.raises(SweepError, match="attempts = 0"):
         build_judge({"attempts": 0}, "here")
-
-
-def test_a_condition_without_open_ended_form_makes_no_open_ended_cell():
-    sweep = build({**SMALL, "protocol": ["mcqa", "oeg"], "conditions": ["zero-shot", "history"]}, "small.toml")
-
-    assert [cell.key for cell in sweep.cells()] == [
-        "oracle/QD/zero-shot", "oracle/QD/zero-shot-oeg", "oracle/QD/history",
-    ]  # fmt: skip
-    assert any("history does not exist for open-ended generation" in reason for reason in skipped_products(sweep))
 
 
 def test_decoding_may_follow_the_checkpoint(tmp_path):

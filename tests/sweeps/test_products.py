@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import build, load
 from sweeps.protocol import Protocol
-from sweeps.registry import read_model, resolve_model
+from sweeps.registry import resolve_model
 from sweeps.sections import Replicates
 from sweeps.spec import Cell, ModelSpec
 from sweeps.sweep_file import SweepError
@@ -19,12 +18,6 @@ from tests.envs.test_installed import MODULE, install, site  # noqa: F401 - a fi
 
 ALL = {**CONDITIONS, **VARIANTS}
 SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
-
-
-def refusal_of(**changed: Any) -> str:
-    with pytest.raises(SweepError) as refused:
-        build({**SMALL, **changed}, "x.toml")
-    return str(refused.value)
 
 
 # -- replicates --------------------------------------------------------------------------------------------------------
@@ -71,36 +64,14 @@ def test_a_rule_keeps_conditions_from_other_models() -> None:
         {**SMALL, "models": ["oracle", "guess"], "conditions": ["hint", "zero-shot"], "only": [rule]}, "x.toml"
     )
     assert [cell.key for cell in sweep.cells()] == ["oracle/QD/hint", "oracle/QD/zero-shot", "guess/QD/zero-shot"]
-    assert (
-        refusal_of(only={"models": []})
-        == "x.toml: only is written as [[only]] tables with the keys conditions and models"
-    )
-    assert refusal_of(only=[{**rule, "models": ["nobody"]}]) == (
-        "x.toml: only: there is no model 'nobody'; `proactive-sweep ls models` lists them"
-    )
-    assert refusal_of(only=[{**rule, "models": 3}]) == "x.toml: only.models must be a list of names, not 3"
 
 
 # -- entries -----------------------------------------------------------------------------------------------------------
 def test_a_policy_of_a_package_plays_and_judges_nothing(site: Path) -> None:  # noqa: F811
     install(site, asking=MODULE)
     assert resolve_model("asker", {}, "x").source == "builtin:asker"
-    with pytest.raises(SweepError) as refused:
+    with pytest.raises(SweepError, match="no judge 'asker'"):
         resolve_model("asker", {}, "x", "judge")
-    assert str(refused.value) == "x: there is no judge 'asker'; `proactive-sweep ls judges` lists them"
-
-
-def test_options_that_run_code_need_a_word() -> None:
-    entry = {"name": "m", "source": "org/m", "options": {"worker_cls": "x.Y"}}
-    with pytest.raises(SweepError) as refused:
-        read_model(entry, "x")
-    assert str(refused.value) == (
-        "x: options.worker_cls of m can run code that nobody checked; leave it out, or write unsafe_options = true in this entry"
-    )
-    assert read_model({**entry, "unsafe_options": True}, "x").options == {"worker_cls": "x.Y"}
-    with pytest.raises(SweepError) as refused:
-        read_model({"name": "m", "source": "builtin:oracle", "backend": "transformers"}, "x")
-    assert str(refused.value) == ("x: backend = 'transformers' cannot play builtin:oracle; write backend = 'builtin'")
 
 
 def test_added_models_follow_own_ones_and_mistakes_name_the_sweep_file(tmp_path: Path) -> None:
@@ -108,15 +79,6 @@ def test_added_models_follow_own_ones_and_mistakes_name_the_sweep_file(tmp_path:
     trained.write_text('[[model]]\nname = "m"\nsource = "org/m"\n')
     file.write_text('data = "d"\n[[model]]\nname = "mine"\nsource = "org/mine"\n')
     assert [model.name for model in load(file, (), [trained]).models] == ["mine", "m"]
-    for text, message in (
-        ('[[model]]\nsource = "org/mine"\n', "model 1: 'name' is missing"),
-        ("model = 3\n", "models of your own are written as [[model]] tables"),
-        ("models = 3\n", "models must be a list of names, not 3"),
-    ):
-        file.write_text(f'data = "d"\n{text}')
-        with pytest.raises(SweepError) as refused:
-            load(file, (), [trained])
-        assert str(refused.value) == f"{file}: {message}"
 
 
 def test_a_key_hashes_protocol_package_and_small_examples() -> None:

@@ -4,14 +4,13 @@ import json
 from hashlib import sha256
 
 import pytest
-from pydantic import ValidationError
 
 from envs import stimulus
 from sweeps import wordings
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
+from sweeps.engine_options import EXECUTOR, MOST_GPUS, STAGES, WIDTH, wrong_stages
 from sweeps.load import SweepError, build
 from sweeps.model import ModelSpec
-from sweeps.pipeline_stages import EXECUTOR, MOST_GPUS, STAGES, WIDTH, wrong_stages
 from sweeps.sections import Precision
 from sweeps.spec import Protocol
 from sweeps.unplayable import unplayable_reason
@@ -25,24 +24,6 @@ def entry(**fields):
 # -- precision ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({}, "give half_width or difference, in points"),
-        ({"difference": 1.0, "per": "cell"}, 'per = "cell" refers to half_width; give that too, or leave per out'),
-        *((fields, "ranking stops averages before they reach half_width; give half_width, and leave per out") for fields in (
-            {"difference": 1.0, "ranking": True}, {"half_width": 1.0, "per": "cell", "ranking": True})),
-        ({"half_width": 0.05}, "greater than or equal to 0.1"),
-        ({"half_width": 25.1}, "less than or equal to 25"),
-        ({"half_width": 1.0, "ranking": 1}, "valid boolean"),
-    ],
-)  # fmt: skip
-def test_a_rule_that_stops_nothing_is_refused(fields, reason):
-    with pytest.raises(ValidationError) as error:
-        Precision(**fields)
-    assert reason in str(error.value)
-
-
 BOTH = ("zero-shot", "hint")
 
 
@@ -50,20 +31,18 @@ BOTH = ("zero-shot", "hint")
     ("fields", "sweep", "reason"),
     [
         ({"half_width": 1.0}, (True, False, BOTH, 1), ""),
-        ({"half_width": 1.0}, (False, False, BOTH, 1), "stops multiple choice, which is not played here; leave it out"),
-        ({"half_width": 1.0}, (True, True, BOTH, 1),
-         "stops cells early, and replicates repeat whole cells; leave one of the two out"),
+        ({"half_width": 1.0}, (False, False, BOTH, 1), "stops multiple choice"),
+        ({"half_width": 1.0}, (True, True, BOTH, 1), "replicates repeat whole cells"),
         ({"half_width": 1.0, "ranking": True}, (True, False, BOTH, 2), ""),
-        ({"half_width": 1.0, "ranking": True}, (True, False, BOTH, 1),
-         "ranking compares models; name two or more, or leave it out"),
+        ({"half_width": 1.0, "ranking": True}, (True, False, BOTH, 1), "name two or more"),
         ({"difference": 1.0}, (True, False, BOTH, 1), ""),
-        *(({"difference": 1.0}, (True, False, conditions, 1),
-           "difference compares conditions with zero-shot; name zero-shot and another in conditions")
-          for conditions in (("zero-shot",), ("hint", "history"))),
+        ({"difference": 1.0}, (True, False, ("zero-shot",), 1), "name zero-shot and another"),
+        ({"difference": 1.0}, (True, False, ("hint", "history"), 1), "name zero-shot and another"),
     ],
 )  # fmt: skip
 def test_a_rule_fits_the_sweep_or_says_why_not(fields, sweep, reason):
-    assert Precision(**fields).misfit_reason(*sweep) == reason
+    found = Precision(**fields).misfit_reason(*sweep)
+    assert reason in found and bool(reason) == bool(found)
 
 
 # -- cells -------------------------------------------------------------------------------------------------------------
@@ -146,7 +125,7 @@ def test_an_ids_file_names_samples_of_each_scenario(tmp_path, monkeypatch):
     ("selection", "content", "reason"),
     [
         ({"ids_file": "ids.json"}, None, "there is no file ids.json"),
-        ({"ids_file": "ids.json"}, "{", "is not JSON"),
+        ({"ids_file": "ids.json"}, "{", "must be JSON"),
         ({"ids_file": "ids.json"}, '{"ROD": [true]}', "lists of whole numbers by scenario"),
         ({"ids_file": "ids.json"}, '{"ROD": [1]}', "QD"),
         ({"ids_file": 3}, None, "name of a JSON file"),
@@ -162,13 +141,6 @@ def test_wrong_ids_are_a_sentence(selection, content, reason, tmp_path, monkeypa
     with pytest.raises(SweepError) as error:
         select(**selection)
     assert reason in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "data", ["s3://b/f", "gs://b/f", "hf://o/n", "http://h/f", "https://h/f", "folder", "hf://o/n@main"]
-)
-def test_data_are_a_folder_or_an_address(data):
-    assert build({**TABLE, "data": data}, "x.toml").data == data
 
 
 # -- wordings ----------------------------------------------------------------------------------------------------------

@@ -25,29 +25,6 @@ def test_every_service_that_ships_has_prices_with_their_day_and_source():
         assert not {"prompt_price", "reply_price", "priced", "price_source"} & model.endpoint.identity.keys()
 
 
-def test_an_endpoint_left_out_is_openais_own():
-    endpoint = Endpoint()
-
-    assert endpoint.model_dump() == {
-        "base_url": "", "key_env": "OPENAI_API_KEY", "server": "openai", "decoding": True, "effort": "", "reserve": 0,
-        "picture_limit": None, "pictures": "png", "deadline": 120.0, "patience": 600.0, "prompt_price": 0.0,
-        "reply_price": 0.0, "priced": "", "price_source": "",
-        "max_cost": None,
-    }  # fmt: skip
-    assert endpoint.identity == {} and not endpoint.cost_known and endpoint.largest_picture == 20_000_000
-    changed = {
-        "server": "vllm",
-        "decoding": False,
-        "effort": "low",
-        "reserve": 5,
-        "pictures": "jpeg",
-        "picture_limit": 4096,
-    }
-    other = Endpoint(**changed, base_url="http://h/v1", key_env="", deadline=1, patience=0, priced="2026-01-01 USD")
-    assert other.identity == changed and other.largest_picture == 4096 and other.cost_known
-    assert Endpoint(server="llama.cpp").largest_picture is None
-
-
 @pytest.mark.parametrize("field", ["deadline", "max_cost"])
 def test_no_time_and_no_money_are_refused(field):
     with pytest.raises(ValidationError, match="greater than 0"):

@@ -9,7 +9,7 @@ from envs.foreign_suggestions import replace_suggestions
 from envs.types import Mode
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.scheduling.forecast.workload import published_work
-from sweeps.load import build, load
+from sweeps.load import load
 from sweeps.registry import registry
 
 ROOT = Path(__file__).parents[2]
@@ -55,18 +55,3 @@ def test_the_paper_has_22_models_and_history_on_ten_of_them():
         "zero-shot": 22, "hint": 22, "random-proactive": 22, "reference": 22, "history": 10, "icl-1": 10, "icl-3": 10,
     }  # fmt: skip
     assert playing["history"] == playing["icl-3"] == ten
-
-
-BAD_RULES = {
-    "no such model": ([{"conditions": ["hint"], "models": ["oracel"]}], "only: there is no model 'oracel'; did you mean"),
-    "no such condition": ([{"conditions": ["hin"], "models": ["oracle"]}], "only: there is no condition 'hin'"),
-    "a table": ({"conditions": ["hint"]}, r"written as \[\[only\]\] tables"),
-    "unknown key": ([{"conditions": ["hint"], "models": ["oracle"], "x": 1}], "unknown key"),
-}  # fmt: skip
-
-
-def test_a_rule_keeps_a_condition_to_its_models():
-    table = {"data": "d", "models": ["oracle", "guess"], "scenarios": ["QD"], "conditions": ["zero-shot", "hint"]}
-    sweep = build({**table, "only": [{"conditions": ["hint"], "models": ["guess"]}]}, "x.toml")
-
-    assert [cell.key for cell in sweep.cells()] == ["oracle/QD/zero-shot", "guess/QD/zero-shot", "guess/QD/hint"]

@@ -20,7 +20,7 @@ pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU 
 from actors.engine.vllm.token_input import open_without_engine
 from actors.playing.play import play
 from envs.samples import load_samples
-from envs.tool_calls import Call, Fault, parse_call
+from envs.tool_calls import Call, parse_call
 from envs.types import Ending
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, ModelSpec, Protocol
@@ -94,14 +94,11 @@ def test_functions_reach_the_template_and_calls_come_out_of_the_parser(folder: P
     assert "move_blocks" in text and '"enum":["left","right"]' in text
 
 
-@pytest.mark.parametrize(
-    ("writes", "kind"),
-    [("Left!", Fault.NO_CALL), (format_call("rotate") * 2, Fault.SEVERAL), ("<tool_call>{", Fault.NO_CALL)],
-)  # fmt: skip
-def test_what_the_parser_finds_no_call_in_ends_the_episode(folder: Path, demo_data: Path, writes: str, kind: Fault):
+@pytest.mark.parametrize("writes", ["Left!", format_call("rotate") * 2, "<tool_call>{"])
+def test_what_the_parser_finds_no_call_in_ends_the_episode(folder: Path, demo_data: Path, writes: str):
     episode, _, _ = play_texts(folder, demo_data, [writes])
 
-    assert episode.ending is Ending.WRONG and parse_call(episode.turns[0].reply.text) is kind
+    assert episode.ending is Ending.WRONG and parse_call(episode.turns[0].reply.text) is None
 
 
 def test_template_without_functions_and_unknown_parser_are_reported(folder: Path, tmp_path: Path) -> None:
