@@ -21,7 +21,6 @@ from actors.playing.turn_judge import turn_judge_key
 from envs.bad_lines import SkippedLines
 from envs.chance import chance, episode_seed
 from envs.types import Mode, Sample
-from orchestrator.planning.stored_keys import StoredKeys, ids_in_keys, sample_ids
 from sweeps.conditions import Condition
 from sweeps.sections import Precision
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
@@ -103,12 +102,6 @@ class Plan:
             kind: {name: sorted(range(len(drawn)), key=drawn.__getitem__) for name, drawn in of_kind.items()}
             for kind, of_kind in ranks.items()
         }
-
-    @cached_property
-    def _key_ids(self) -> dict[bool, dict[str, list[str]]]:
-        """Open-ended or not -> scenario -> ids of its samples as they are written in keys."""
-        kinds = {False: self.samples, True: self.open_ended}
-        return {kind: {name: ids_in_keys(own) for name, own in of_kind.items()} for kind, of_kind in kinds.items()}
 
     def _draw_order(self, samples: Mapping[str, Sequence[Sample]]) -> dict[str, tuple[int, ...]]:
         return {name: drawn_order(self.seed, name, [sample.id for sample in own]) for name, own in samples.items()}
@@ -217,7 +210,7 @@ class Plan:
     def pending(self, finished: Collection[str] | pl.Series) -> dict[str, list[int]]:
         """Return worker group -> pending ordinals; the conditions of a sample are adjacent, so that caches help."""
         queues: dict[str, list[int]] = {}
-        stored = StoredKeys(finished)
+        stored = frozenset(finished)
         for model, blocks in groupby(self._blocks(), lambda block: self.cells[block[0]].model):
             samples = [self._by_sample(block, stored) for block in blocks]
             queue = queues.setdefault(worker_group(model), [])
@@ -228,7 +221,7 @@ class Plan:
         """Return index of a cell -> number of its ordinals in these queues."""
         return Counter(bisect_right(self.offsets, ordinal) - 1 for ordinal in chain.from_iterable(pending.values()))
 
-    def _by_sample(self, indexes: Sequence[int], stored: StoredKeys) -> list[Ordinals]:
+    def _by_sample(self, indexes: Sequence[int], stored: Collection[str]) -> list[Ordinals]:
         """Return one tuple per sample, in playing order, with its ordinals in these cells; -1 stands for an episode to skip."""
         rows = list(zip(*(self._unfinished(index, stored) for index in indexes), strict=True))
         cell = self.cells[indexes[0]]
@@ -240,19 +233,14 @@ class Plan:
             return chain.from_iterable(scenarios)
         return chain.from_iterable(zip_longest(*scenarios, fillvalue=()))
 
-    def _unfinished(self, index: int, stored: StoredKeys) -> list[int]:
+    def _unfinished(self, index: int, stored: Collection[str]) -> list[int]:
         """Return the cell's ordinals, with -1 in place of episodes that are stored or after its stop."""
-        first, cell = self.offsets[index], self.cells[index]
-        samples, ordinals = self.cell_samples(cell), list(range(first, self.offsets[index + 1]))
+        first, ordinals = self.offsets[index], list(range(self.offsets[index], self.offsets[index + 1]))
         if index in self.stops:
             ordinals = [ordinal if self._belongs(index, ordinal - first) else -1 for ordinal in ordinals]
-        if stored_keys := stored.of_cell(cell.key):
-            stored_ids = sample_ids(cell.key, stored_keys)
-            ids = self._key_ids[cell.protocol.is_open_ended][cell.scenario]
-            numbers = [number for number, sample_id in enumerate(ids) if sample_id in stored_ids]
-            for number, key in zip(numbers, self._keys(index, [samples[n] for n in numbers]), strict=True):
-                if key in stored_keys:
-                    ordinals[number] = -1
+        if stored:
+            keys = zip(ordinals, self.keys(index), strict=True)
+            ordinals = [-1 if key in stored else ordinal for ordinal, key in keys]
         return ordinals
 
     def _blocks(self) -> Iterable[list[int]]:

@@ -11,7 +11,7 @@ from PIL.ExifTags import Base
 
 from envs import SCENARIOS
 from envs.check import check, reachable_pictures
-from envs.samples import BadData, load_samples
+from envs.samples import load_samples
 from envs.types import Mode
 
 
@@ -78,29 +78,6 @@ def test_check_covers_every_reachable_picture(demo_data):
                 while state.ending is None:
                     assert game.view(sample, state).image.path in paths
                     state, _ = game.step(sample, state, rng.choice([*game.askable(sample, state), sample.answer]))
-
-
-def test_missing_folder_or_scenario_is_one_sentence(tmp_path):
-    with pytest.raises(BadData) as reason:
-        check(tmp_path / "none", ["QD"])
-    assert str(reason.value) == (
-        f"there is no folder {tmp_path}/none; `proactive-sweep data demo {tmp_path}/none` draws a small benchmark there"
-    )
-    with pytest.raises(BadData) as reason:
-        check(tmp_path, ["QD", "XY"])
-    assert str(reason.value) == "there is no scenario 'XY'; ROD, VSOD, MVP-N, IN-C, QD, CIT, COCO exist"
-
-
-def test_only_a_deep_check_decodes_pictures(demo_data, tmp_path):
-    folder = tmp_path / "data"
-    shutil.copytree(demo_data, folder)
-    photograph = next(path for path in (folder / "coco2014").rglob("*.*"))
-    Image.new("RGB", (640, 480)).save(photograph, "JPEG")
-    photograph.write_bytes(photograph.read_bytes()[:-400])
-
-    assert check(folder, ["COCO"]).ok
-    (problem,) = check(folder, ["COCO"], deep=True).problems
-    assert problem.line == 0 and problem.reason.startswith("needed by COCO sample ")
 
 
 def edit_line(folder, stem, **changes):

@@ -6,7 +6,6 @@ import pytest
 
 from envs import SCENARIOS
 from envs.coco import crop_box
-from envs.types import Mode, State
 from tests.envs.games import ABSTENTION, SAMPLES
 
 GAME, SAMPLE = SCENARIOS["COCO"], SAMPLES["COCO"]
@@ -36,34 +35,3 @@ def test_the_crop_grows_towards_its_direction(direction, first, third):
     assert crop_box(extra, 0, 0) == first
     assert crop_box(extra, 2, 3) == third
     assert all(isinstance(edge, float) for edge in crop_box(extra, 0, 0))
-
-
-@pytest.mark.parametrize(
-    ("direction", "across", "along", "removed"),
-    [
-        ("left", 0, 0, {UP, DOWN}),
-        ("left", 3, 0, {LEFT, RIGHT, UP, DOWN}),
-        ("right", 2, 0, {UP, DOWN}),
-        ("right", 3, 0, {LEFT, RIGHT, UP, DOWN}),
-        ("up", 0, 2, {LEFT, RIGHT}),
-        ("up", 0, 3, {LEFT, RIGHT, UP, DOWN}),
-        ("down", 0, 3, {LEFT, RIGHT, UP, DOWN}),
-        ("down", 0, 0, {LEFT, RIGHT}),
-        ("up_left", 2, 2, set()),
-        ("up_left", 3, 2, {LEFT, RIGHT}),
-        ("down_right", 2, 3, {UP, DOWN}),
-        ("zoom", 3, 3, set()),
-        ("zoom", 4, 4, {FARTHER}),
-        ("zoom", 5, 5, set()),
-    ],
-)
-def test_the_moves_of_an_axis_at_its_end_are_not_offered(direction, across, along, removed):
-    sample, state = facing_sample(direction), State(0, across=across, along=along)
-
-    assert set(sample.options) - set(GAME.offered(sample, state)) == removed
-    assert GAME.offered(sample, state._replace(mode=Mode.RANDOM)) == sample.options
-
-
-@pytest.mark.parametrize(("direction", "limit"), [("left", 4), ("down", 4), ("up_left", 8), ("zoom", 5)])
-def test_the_limit_follows_from_direction_and_granularity(direction, limit):
-    assert GAME.limit(facing_sample(direction)) == limit

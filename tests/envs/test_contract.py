@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from envs import SCENARIOS, contract
 from envs.contract import MODES, walk
-from envs.scenario import suggestions
 from envs.scenarios import QuickDraw
-from envs.types import UNSCORED, Action, Ending, Mode, State
+from envs.types import UNSCORED, Action, Mode, State
 from tests.envs.games import SAMPLES
 
 CHECKS = {
@@ -70,23 +69,6 @@ BROKEN = {
 def test_broken_contract_is_reported_by_its_promise(game):
     with pytest.raises(AssertionError, match=BROKEN[game]):
         contract.check_scenario(game(), SAMPLES["QD"])
-
-
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "COCO"])
-def test_policy_that_only_asks_ends_at_limit(name):
-    """The paper's infinite loop; on the last frame of MVP-N, IN-C and QD a suggestion is shown, though it counts no more.
-
-    In COCO a diagonal offers nothing more to ask before its limit.
-    """
-    game, sample = SCENARIOS[name], SAMPLES[name]
-    state, turns = game.initial(sample), 0
-    while state.ending is None:
-        asks = game.askable(sample, state) or suggestions(game.view(sample, state).options)
-        state, turn = game.step(sample, state, asks[0])
-        turns += 1
-        assert turn.action is Action.SUGGESTION
-
-    assert (state.ending, turns) == (Ending.LIMIT, game.limit(sample))
 
 
 @given(name=st.sampled_from(list(SCENARIOS)), mode=st.sampled_from(MODES), data=st.data())

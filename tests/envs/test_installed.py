@@ -46,52 +46,27 @@ def test_an_offer_is_named_with_its_package_and_loaded(site):
 @pytest.mark.parametrize(
     ("policies", "name", "reason"),
     [
-        (
-            "broken = no_such_module:ask", "broken",
-            " cannot be imported from no_such_module:ask (ModuleNotFoundError: No module named 'no_such_module')",
-        ),
-        (
-            "several = asking:ask.several", "several",
-            " cannot be imported from asking:ask.several (AttributeError: 'function' object has no attribute 'several')",
-        ),
-        (
-            "game = asking:Game", "game",
-            " is the class Game; a policy is a function of (Situation, seed) that gives the reply",
-        ),
-        (
-            "number = asking:number", "number",
-            " is of the type int; a policy is a function of (Situation, seed) that gives the reply",
-        ),
+        ("broken = no_such_module:ask", "broken", "cannot be imported from no_such_module:ask (ModuleNotFoundError: "),
+        ("several = asking:ask.several", "several", "(AttributeError: "),
+        ("game = asking:Game", "game", "is the class Game; a policy is a function of"),
+        ("number = asking:number", "number", "is of the type int; a policy is a function of"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_called_is_a_sentence(site, policies, name, reason):
     install(site, policies=policies, asking=MODULE)
 
-    with pytest.raises(PackageError) as error:
+    with pytest.raises(PackageError, match=re.escape(reason)):
         load_function("policy", name)
-    assert str(error.value) == f"the policy '{name}' of the installed package my-games 1.5{reason}"
 
 
-def test_a_name_is_offered_once_and_not_taken(site):
+def test_a_name_is_offered_once_and_not_taken(site, monkeypatch):
     install(site, asking=MODULE)
-    with pytest.raises(PackageError) as taken:
+    with pytest.raises(PackageError, match="has a name that is taken here"):
         offers("policy", {"asker"})
-    assert str(taken.value) == (
-        "the policy 'asker' of the installed package my-games 1.5 has a name that is taken here; rename it in that package,"
-        " or uninstall it"
-    )
-
     install(site / "other", name="other", asking=MODULE)
-    sys.path.insert(0, str(site / "other"))
-    try:
-        with pytest.raises(PackageError) as twice:
-            offers("policy")
-    finally:
-        sys.path.remove(str(site / "other"))
-    assert str(twice.value) == (
-        "the policy 'asker' of the installed package my-games 1.5 has the same name as one of other;"
-        " uninstall one of the two packages"
-    )
+    monkeypatch.syspath_prepend(site / "other")
+    with pytest.raises(PackageError, match="uninstall one of the two packages"):
+        offers("policy")
 
 
 def test_the_identity_covers_every_source_file_and_nothing_compiled(site):
@@ -121,12 +96,8 @@ def test_another_version_on_a_node_is_refused(site):
 
     assert require_identity(offer, "") is None and require_identity(offer, offer.identity) is None
     assert load_function("policy", "asker", offer.identity)(None, 0) == "A"
-    with pytest.raises(PackageError) as error:
+    with pytest.raises(PackageError, match="install the same package on every node"):
         load_function("policy", "asker", "my-games@0")
-    assert str(error.value) == (
-        f"{offer} is {offer.identity} on this machine, and the sweep is played with my-games@0; install the same package on"
-        " every node"
-    )
 
 
 GAME = """from envs.scenario import Scenario
@@ -147,30 +118,15 @@ def function():
     [
         ("function", "mine", "mine", "is of the type function; a scenario is a subclass of envs.Scenario"),
         ("Bare", "mine", "mine", "has no hint; the class Bare must define it"),
-        ("Mine", "yours", "mine", "has another name, 'yours', in its class Mine; make the two names equal"),
-        (
-            "Mine",
-            "mine",
-            "QuickDraw",
-            "reads QuickDraw_preprocessed.jsonl; its stem must be a file name that no other scenario has",
-        ),
-        (
-            "Mine",
-            "mine",
-            "a/b",
-            "reads a/b_preprocessed.jsonl; its stem must be a file name that no other scenario has",
-        ),
+        ("Mine", "yours", "mine", "make the two names equal"),
+        ("Mine", "mine", "QuickDraw", "must be a file name that no other scenario has"),
+        ("Mine", "mine", "a/b", "must be a file name that no other scenario has"),
     ],
 )
 def test_a_scenario_of_a_package_that_cannot_be_played_is_a_sentence(site, target, name, stem, reason):
-    install(
-        site,
-        group="proactive_sweep.scenarios",
-        policies=f"mine = gaming:{target}",
-        gaming=GAME.format(name=name, stem=stem),
-    )
+    game = GAME.format(name=name, stem=stem)
+    install(site, group="proactive_sweep.scenarios", policies=f"mine = gaming:{target}", gaming=game)
 
     assert is_scenario("mine") and not is_scenario("yours")
-    with pytest.raises(PackageError) as error:
+    with pytest.raises(PackageError, match=reason):
         SCENARIOS["mine"]
-    assert str(error.value) == f"the scenario 'mine' of the installed package my-games 1.5 {reason}"

@@ -53,17 +53,6 @@ def test_a_fitted_size_is_that_of_qwen_vl_utils(size, full, small):
     assert fitted_size(size, Fit(most=1_003_520)) == small
 
 
-def test_fitting_comes_before_the_crop_which_stays_in_the_files_own_pixels(folder):
-    source = Image.open(folder / "a.png").convert("RGB").resize((84, 56))
-    ours = Renderer(folder, fit=Fit())
-
-    assert ours.picture(ImageRef("a.png")).tobytes() == source.tobytes()
-    crop = (9.5, 19.4, 40.6, 70.0)
-    assert ours.picture(ImageRef("a.png", crop=crop)).tobytes() == source.crop(crop).tobytes()
-    assert ours.picture(ImageRef("alpha.png")).getpixel((5, 5)) == (127, 127, 255), "half transparent blue on white"
-    assert Renderer(folder).picture(ImageRef("alpha.png")).getpixel((5, 5)) == (0, 0, 255)
-
-
 @pytest.mark.parametrize("crop", [None, (9.5, 19.4, 40.6, 70.0)], ids=["whole", "crop"])
 @pytest.mark.parametrize("edge", [None, 30], ids=["size", "edge"])
 def test_every_kind_of_picture_has_the_pixels_of_the_package_and_nothing_else(
@@ -182,12 +171,3 @@ def test_many_threads_see_the_same_pixels_and_the_count_of_bytes_stays_right(fol
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(check_crop, range(600)))
     assert renderer.cached_bytes == 5 * 40_000
-
-
-def test_verify_sees_a_broken_header_without_decoding(folder):
-    write_hostile_files(folder)
-    renderer = Renderer(folder)
-    renderer.verify("a.png")
-    for name in ("no.png", "empty.png", "text.png"):
-        with pytest.raises(UnreadablePicture):
-            renderer.verify(name)

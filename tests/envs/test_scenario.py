@@ -4,21 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from envs import SCENARIOS, stimulus
+from envs import SCENARIOS
 from envs.scenario import suggestions
 from envs.types import Action, Ending, ImageRef, Mode, Move, State, Verdict
 from tests.envs.games import ABSTENTION, SAMPLES
 
-VIDEO = stimulus.VIDEO_PREFACE
-FACTS = {
-    "ROD": ("Realistic-Occlusion-Dataset", stimulus.ROD_HINT, "", stimulus.ROD_REFERENCE, stimulus.ROD_REASONING, 512, 224),
-    "VSOD": ("OcclusionDataSet-MM20", stimulus.VSOD_HINT, VIDEO, "", "", None, 224),
-    "MVP-N": ("MVP-N", stimulus.MVPN_HINT, "", "", stimulus.MVPN_REASONING, 112, 224),
-    "IN-C": ("ImageNet-C", stimulus.INC_HINT, "", "", "", None, 224),
-    "QD": ("QuickDraw", stimulus.QD_HINT, "", "", "", None, 224),
-    "CIT": ("ChangeIt", stimulus.CIT_HINT, VIDEO, "", "", None, 224),
-    "COCO": ("coco2014", stimulus.COCO_HINT, "", "", "", None, None),
-}  # fmt: skip
 SHOWN = {
     "ROD": ("rod_1/banana/s7.jpg", "rod_1/banana/s0.jpg"),
     "VSOD": ("test/0030.JPEG", "test/0012.JPEG"),
@@ -29,23 +19,6 @@ SHOWN = {
     "COCO": ("a.jpg", "a.jpg"),
 }
 """The first picture and the clear one, below the scenario's folder."""
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_names_and_wordings(name):
-    game = SCENARIOS[name]
-    facts = (
-        game.stem,
-        game.hint,
-        game.preface,
-        game.reference_prompt,
-        game.reasoning,
-        game.example_edge,
-        game.history_edge,
-    )
-
-    assert game.name == name
-    assert facts == FACTS[name]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -100,25 +73,6 @@ def test_reply_outcomes(reply, action, ending, move):
     assert (turn.frame, turn.reply, state.turn) == (30, reply, 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "replies", "frames"),
-    [
-        ("ROD", ["B", "B", "C"], [6, 5, 6]),
-        ("VSOD", ["A", "B", "B"], [29, 30, 31]),
-        ("MVP-N", ["A", "A", "A"], [2, 7, 9]),
-        ("IN-C", ["A", "A", "A", "A"], [4, 3, 2, 1]),
-        ("QD", ["A", "A"], [1, 2]),
-        ("CIT", ["A", "B", "B"], [5, 10, 15]),
-    ],
-)
-def test_the_frames_that_moves_lead_to(name, replies, frames):
-    steps = play_replies(name, *replies)
-
-    assert [state.frame for state, _ in steps] == frames
-    assert [state.last for state, _ in steps] == [turn.move for _, turn in steps]
-    assert all(state.ending is None for state, _ in steps)
-
-
 def test_asking_on_the_last_turn_ends_at_the_limit_and_keeps_the_move_that_was_not_made():
     short = replace(SAMPLES["VSOD"], frames=2, first_frame=0)
     (first, _), (last, turn) = play_replies("VSOD", "A", "A", sample=short)
@@ -154,15 +108,6 @@ def test_last_picture_is_decisive(name):
     assert (game.askable(sample, before)[:1], game.askable(sample, last)) == (sample.options[:1], ())
     assert (game.telling(sample, before), game.telling(sample, last)) == (False, True)
     assert game.telling(sample, State(1, mode=Mode.REFERENCE))
-
-
-def test_mvpn_shows_the_informative_view_last_or_alone():
-    game, sample = SCENARIOS["MVP-N"], SAMPLES["MVP-N"]
-    paths = [game.path(sample, State(7, turn=turn)) for turn in range(4)]
-
-    assert paths == ["MVP-N/0/0007.png"] * 3 + ["MVP-N/1/0007.png"]
-    assert game.path(sample, State(7, mode=Mode.REFERENCE)) == "MVP-N/1/0007.png"
-    assert game.advance(replace(sample, extra={"valid_images": []}), State(0, turn=2), Move.ROTATE).frame == 2
 
 
 def test_in_imagenet_c_only_the_right_repair_counts():

@@ -1,11 +1,8 @@
 """Which names make a folder's addresses the user's own, sentence by sentence, and the rows of a plan."""
 
-from dataclasses import replace
-
 import pytest
 
 from envs.errors import RunFolderError
-from envs.types import Sample
 from orchestrator.planning.build_plan import (
     build_plan,
     cells_with_progress,
@@ -14,7 +11,6 @@ from orchestrator.planning.build_plan import (
     stored_episodes,
 )
 from orchestrator.planning.named_by_user import check_named
-from orchestrator.planning.stored_keys import StoredKeys, ids_in_keys, sample_ids
 from sweeps.spec import ModelSpec
 from tests.orchestrator.report import runs
 
@@ -101,21 +97,3 @@ def test_rows_of_a_plan_count_up_to_the_stops_and_those_of_the_full_set(demo_dat
     assert len(stored_episodes(plan, runs.play_sweep(tmp_path, spec, only=7)).collect()) == 7
     assert sum(row["done"] for row in cells_with_progress(plan, tmp_path)) == 7
     assert stored_episodes(plan, tmp_path, "another").collect().height == 0
-
-
-def test_stored_keys_are_found_by_cell_and_read_for_their_samples(demo_data):
-    keys = [
-        "a/QD/hint/0042-3fa9c1d2",
-        "a/QD/hint/10042-3fa9c1d3",
-        "a/QD/hint-2/0042-3fa9c1d2",
-        "b/QD/hint/0001-00000000",
-    ]
-    stored = StoredKeys([*keys, keys[0]])
-    assert stored.of_cell("a/QD/hint") == set(keys[:2]) and stored.of_cell("a/QD/hint-2") == {keys[2]}
-    assert stored.of_cell("a/QD") == stored.of_cell("c") == StoredKeys([]).of_cell("a/QD/hint") == set()
-    assert sample_ids("a/QD/hint", keys[:2]) == {"0042", "10042"}
-    (sample, *_) = next(iter(build_plan(runs.sweep(demo_data, ["oracle"], ["hint"])).samples.values()))
-    assert isinstance(sample, Sample) and ids_in_keys([replace(sample, id=7), replace(sample, id=12345)]) == [
-        "0007",
-        "12345",
-    ]
