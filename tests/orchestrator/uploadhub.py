@@ -83,7 +83,8 @@ def handler(hub: UploadHub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one
                 return self.send_json({"url": f"{hub.address}/datasets/{name}", "name": name})
             if path == "/api/validate-yaml":
                 return self.send_json({"errors": [], "warnings": []})
-            name = "/".join(path.removeprefix("/api").removeprefix("/datasets").strip("/").split("/")[:2])
+            repository = path.removeprefix("/api").removeprefix("/datasets").removeprefix("/models")
+            name = "/".join(repository.strip("/").split("/")[:2])
             name = name.removesuffix(".git")
             if name not in hub.files:
                 return self.send_json({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
@@ -128,7 +129,10 @@ def handler(hub: UploadHub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one
                     files[value["path"]] = stored
             hub.commits += 1
             url = f"{hub.address}/datasets/{name}/commit/{COMMIT}"
-            return self.send_json({"commitUrl": url, "commitOid": COMMIT, "success": True})
+            answer = {"commitUrl": url, "commitOid": COMMIT, "success": True}
+            if "create_pr=1" in self.path:
+                answer["pullRequestUrl"] = f"{hub.address}/{name}/discussions/1"
+            return self.send_json(answer)
 
     return Handler
 

@@ -28,7 +28,7 @@ from envs.errors import UserError
 from envs.render import Renderer
 from envs.types import Action, Ending
 from proactive_bridges.benchmark import Benchmark
-from sweeps.protocol import ZERO_SHOT
+from sweeps.protocol import HEADLINE, ZERO_SHOT
 from sweeps.sampling import Sampling
 
 VERSION = 1
@@ -58,6 +58,7 @@ def proactivebench(
         benchmark = Benchmark(Path(data), "all" if names == "all" else names.split(","), condition, filtered, seed)
     except UserError as mistake:
         raise SystemExit(str(mistake)) from None
+    is_score = (names, condition, filtered) == ("all", ZERO_SHOT, True)
     return Task(
         MemoryDataset(list(_samples(benchmark)), "ProactiveBench", data),
         solver=play_game(benchmark, Renderer(Path(data))),
@@ -65,7 +66,7 @@ def proactivebench(
         config=GenerateConfig(temperature=DECODING.temperature, max_tokens=DECODING.max_tokens, seed=seed),
         fail_on_error=False,  # a picture that a service refuses is an error with its own count, and no zero
         version=VERSION,
-        metadata={"condition": condition, "filtered": filtered, "seed": seed},
+        metadata={"score": HEADLINE if is_score else "an extension", "condition": condition, "filtered": filtered},
     )
 
 

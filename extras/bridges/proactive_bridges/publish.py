@@ -1,4 +1,4 @@
-"""Upload of listed files to a data set of the Hub, in one commit, and a check that all of them arrived.
+"""Upload of listed files to a data set of the Hub, in one commit, and a check that all of them arrived; results as pull requests.
 
 The token comes from HF_TOKEN only. Links and names that begin with a dot are skipped.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 from orchestrator.datasets.remote_files import FetchError
 from orchestrator.storage import run_folder
+from sweeps.protocol import HEADLINE
 
 TOKEN = "HF_TOKEN"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -32,7 +33,7 @@ class Upload:
     """The files to upload and their destination."""
 
     name: str
-    """OWNER/NAME of a data set."""
+    """OWNER/NAME of a data set, or of a model."""
     private: bool
     """True if the data set is private, or will be created as private."""
     is_new: bool
@@ -40,6 +41,8 @@ class Upload:
     files: dict[str, Path]
     """Path in the repository -> file."""
     notes: tuple[str, ...] = ()
+    kind: str = "dataset"
+    """The Hub's word for the repository. A model gets a pull request."""
 
     def lines(self) -> Iterator[str]:
         """Yield the summary to confirm before the upload: every file with its size, the notes, and the destination."""
@@ -47,6 +50,9 @@ class Upload:
         for name, path in self.files.items():
             yield f"{sizes[name]:>14,}  {name}  ({path})"
         yield from self.notes
+        if self.kind == "model":
+            yield f"a pull request at the model {self.name}"
+            return
         effect = "new" if self.is_new else "exists: files of the same name are replaced, others remain"
         visibility = "private" if self.private else "PUBLIC"
         total = f"{len(sizes):,} files, {sum(sizes.values()):,} bytes"
@@ -85,8 +91,25 @@ def prepare_upload(paths: Sequence[Path], name: str, public: bool = False) -> Up
     return Upload(name, private, not exists, dict(sorted(files.items())), tuple(notes))
 
 
+def prepare_results(folders: Sequence[Path]) -> list[Upload]:
+    """List the results of each model in folders of `export --to eval-results`; nothing is uploaded yet."""
+    files = [file for folder in folders for file in sorted(folder.glob("*/*/.eval_results/*.yaml"))]
+    if not files:
+        raise PublishError(f"{folders[0]} has no results of models; name a data set with --to OWNER/NAME")
+    uploads = []
+    for file in files:
+        name = "/".join(file.parts[-4:-2])
+        with _hub(name) as api:
+            if not api.repo_exists(name):
+                raise PublishError(f"there is no model {name} on the Hub; remove its folder {file.parents[1]}")
+        uploads.append(Upload(name, False, False, {"/".join(file.parts[-2:]): file}, kind="model"))
+    return uploads
+
+
 def publish(upload: Upload) -> str:
     """Upload the files in one commit and return its URL; raise PublishError if a file did not arrive."""
+    if upload.kind == "model":
+        return _open_pull_request(upload)
     with _hub(upload.name) as api:
         from huggingface_hub import CommitOperationAdd
 
@@ -100,6 +123,15 @@ def publish(upload: Upload) -> str:
     if missing := sorted(upload.files.keys() - stored):
         raise PublishError(f"{len(missing)} files did not arrive (its .gitignore?): {', '.join(missing[:4])}")
     return str(commit.commit_url)
+
+
+def _open_pull_request(upload: Upload) -> str:
+    with _hub(upload.name) as api:
+        from huggingface_hub import CommitOperationAdd
+
+        additions = [CommitOperationAdd(name, str(path)) for name, path in upload.files.items()]
+        message = f"Add results of {HEADLINE}"
+        return str(api.create_commit(upload.name, additions, commit_message=message, create_pr=True).pr_url)
 
 
 def _files(path: Path) -> tuple[dict[str, Path], int]:

@@ -6,11 +6,20 @@ import os
 
 import pytest
 import typer
+import yaml
 from typer.testing import CliRunner
 
+from envs.errors import RunFolderError
 from orchestrator.cli.lazy import Commands
+from orchestrator.export import export
+from orchestrator.report.read_run import read_run
+from orchestrator.report.scores.metrics import average_over_scenarios
 from proactive_bridges.command import publish as command
+from proactive_bridges.eval_results import RESULTS
 from proactive_bridges.publish import PublishError, prepare_upload, publish
+from sweeps.protocol import HEADLINE
+from sweeps.registry import registry
+from tests.orchestrator.report.runs import write_published_run
 from tests.orchestrator.uploadhub import UploadHub, serving
 
 TOKEN = "hf_" + "s" * 34
@@ -110,6 +119,40 @@ def test_public_must_be_requested(hub, folder):
     )
 
 
+def test_results_of_models_are_pull_requests_after_a_question(hub, tmp_path):
+    """The score of the paper's own figures, read back by the Hub's reader from what arrived there."""
+    from huggingface_hub import parse_eval_result_entries
+
+    model = registry()["qwen2.5-vl-3b"].source
+    run = write_published_run(tmp_path / "run", ["qwen2.5-vl-3b", "gpt-4.1"], ["zero-shot", "hint"])
+    export(run, "eval-results", tmp_path / "results")
+    benchmark = yaml.safe_load((tmp_path / "results/eval.yaml").read_text())
+    assert cli(tmp_path / "results", "--yes").exit_code == 2, "the Hub does not have the model"
+    hub.files[model], hub.private[model] = {}, False
+    assert "nothing was uploaded" in cli(tmp_path / "results").output and hub.files[model] == {}
+    done = cli(tmp_path / "results", "--yes")
+
+    assert done.exit_code == 0 and f"a pull request at the model {model}" in done.output, done.output
+    assert f"{model}/discussions/1" in done.output and list(hub.files[model]) == [RESULTS]
+    assert list((tmp_path / "results").rglob("*.yaml")) and "gpt" not in done.output
+    entries = parse_eval_result_entries(yaml.safe_load(hub.files[model][RESULTS]))
+    assert [entry.task_id for entry in entries] == [task["id"] for task in benchmark["tasks"]]
+    assert {entry.dataset_id for entry in entries} == {"tdemin16/ProactiveBench"}
+    assert all(HEADLINE in entry.notes and "interval" in entry.notes for entry in entries)
+    (row,) = average_over_scenarios(read_run(run).rows).filter(model="qwen2.5-vl-3b", condition="zero-shot").to_dicts()
+    assert [entry.value for entry in entries] == [round(row["acc"], 2), round(row["ps"], 2)]
+
+
+@pytest.mark.parametrize(
+    ("most", "conditions", "reason"),
+    [(5, ["zero-shot"], "a subset: 5 samples"), (None, ["hint"], "needs all episodes")],
+)
+def test_an_extension_is_no_score(tmp_path, most, conditions, reason):
+    run = write_published_run(tmp_path / "run", ["qwen2.5-vl-3b"], conditions, most)
+    with pytest.raises(RunFolderError, match=reason):
+        export(run, "eval-results", tmp_path / "results")
+
+
 def test_a_file_that_did_not_arrive_is_named(hub, folder):
     hub.ignored.add("data/episodes.parquet")
     with pytest.raises(PublishError, match=r"1 files did not arrive \(its .gitignore\?\): data/episodes.parquet"):
@@ -142,6 +185,7 @@ def test_refusals_are_sentences_without_the_token(hub, folder, tmp_path, monkeyp
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     for arguments, message in {
+        (folder,): "has no results of models; name a data set with --to",
         (folder, "--to", "runs"): "is not a data set; type OWNER/NAME",
         (tmp_path / "nowhere", "--to", NAME): "does not exist; name a file or a folder",
         (tmp_path / "empty", "--to", NAME): "no file to publish",
