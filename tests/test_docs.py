@@ -1,9 +1,7 @@
 """What the docs tell people to type works as written: commands of the first page, model tables, links and names of commands."""
 
-import json
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import pytest
 
 from envs.installed import offers
 from orchestrator.cli.main import app
-from orchestrator.tracking.tracker import Tracker
 from sweeps.conditions import CONDITIONS
 from sweeps.endpoint import Endpoint
 from sweeps.load import build, load
@@ -67,38 +64,6 @@ def test_a_split_sweep_merges_as_written(run_page):
     outputs = run_page(page)
 
     assert len(outputs) == 7 and outputs[3] in page.read_text(encoding="utf-8")
-
-
-TRACKER = ROOT / "docs/tracker.md"
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_the_tracker_of_the_page_records_a_sweep(tmp_path, demo_data, ray_address, monkeypatch):
-    monkeypatch.setenv("RAY_ADDRESS", ray_address)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    (tmp_path / "outputs").mkdir()
-    (tmp_path / "outputs/demo-data").symlink_to(demo_data)
-    (tmp_path / "lines_tracker.py").write_text(blocks(TRACKER, "python")[0], encoding="utf-8")
-    for room in ("envs", "sweeps", "actors", "orchestrator"):
-        (tmp_path / room).symlink_to(ROOT / room)
-    command = [sys.executable, "lines_tracker.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-
-    updates = [json.loads(line) for line in (tmp_path / "outputs/lines/updates.jsonl").read_text().splitlines()]
-    cells = {update["cell"]: update for update in updates if update["kind"] == "cell"}
-    assert [update["kind"] for update in updates[:2]] == ["dataset", "start"]
-    assert updates[-1] == {"kind": "close", "status": "FINISHED"}
-    assert len(cells) == 168 and all(cell["finished"] == cell["planned"] == 5 for cell in cells.values())
-    assert not (tmp_path / "outputs/lines/mlflow.db").exists()
-
-
-def test_the_tracker_of_the_page_has_every_method():
-    methods = {name for name in vars(Tracker) if not name.startswith("_") and callable(getattr(Tracker, name))}
-    written = set(re.findall(r"^    def (\w+)\(self", blocks(TRACKER, "python")[0], re.M))
-
-    assert methods <= written and methods == {name for name in methods if f"`{name}`" in TRACKER.read_text()}
 
 
 @pytest.mark.parametrize(("pages", "words"), [(PAGES, 15_600), ([ROOT / "README.md"], 600)], ids=["docs", "README"])

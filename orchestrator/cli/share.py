@@ -17,7 +17,7 @@ def track(
     data: MovedData = None,
 ) -> None:
     """Rebuild the MLflow run of a run folder, with tables, figures, the report and a sample of episodes as traces."""
-    from orchestrator.tracking.mlflow.rebuild import track as rebuild
+    from orchestrator.tracking.rebuild import track as rebuild
 
     rebuild(folder, tracking_uri, data)
     print_mlflow(folder)

@@ -14,19 +14,17 @@ import polars as pl
 from envs.types import Ending
 from orchestrator.execution import prepare, startup_checks
 from orchestrator.execution.attempt_state import AttemptState
-from orchestrator.execution.score import AttemptOutcome, score_folder, write_judge_scores, write_outcome
+from orchestrator.execution.score import AttemptOutcome, write_judge_scores, write_outcome
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import open_attempt_log
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.storage import run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.tracking.cell_metrics import CellMetricsPublisher
 from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset
-from orchestrator.tracking.tracker import NullTracker, Tracker, open_tracker
+from orchestrator.tracking.tracker import Tracker
 from sweeps.spec import Judge, Sweep
 
 CLOSE_TIMEOUT_INTERRUPTED_S = 2.0
@@ -89,13 +87,14 @@ class Attempt(AttemptState):
                 if play and self.pending:
                     play(self)
                 elif self._can_go_on():
-                    self._play_on_ray(tracker)
+                    self._play_on_ray()
             if not self.interrupted:
                 self.store.compact()
                 if self.judge_queue:
                     self.judge_queue.verdicts.compact()
             outcome = write_outcome(self)
-        self._close_tracker(tracker, outcome)
+        status = "FINISHED" if outcome.complete else "KILLED" if outcome.interrupted else "FAILED"
+        tracker.close(status, CLOSE_TIMEOUT_INTERRUPTED_S if outcome.interrupted else None)
         return outcome
 
     def _can_go_on(self) -> bool:
@@ -112,41 +111,25 @@ class Attempt(AttemptState):
             low_kappa = {queue.group: queue.stop_reason} if queue.stop_reason else {}
             self.reasons = {**startup_checks.find_startup_errors(self.sweep, (), judge), **low_kappa}
             if not self.reasons:
-                self._play_on_ray(NullTracker())
+                self._play_on_ray()
             for reason in self.reasons.values():
                 self.say(f"{queue.key}: {reason}")
             queue.verdicts.compact()
         return write_judge_scores(self, queue.key), not self.find_unjudged(judge)
 
-    def _play_on_ray(self, tracker: Tracker) -> None:
+    def _play_on_ray(self) -> None:
         from orchestrator.execution.play import play_on_ray  # Ray takes a second to import
 
-        metrics = CellMetricsPublisher(self._score, tracker.cell) if tracker.enabled else None
-        play_on_ray(self, tracker, metrics)
-
-    def _score(self) -> pl.DataFrame:
-        return score_folder(self.plan, self.output, own_judge_key(self.sweep))
+        play_on_ray(self)
 
     @contextmanager
     def _tracked(self) -> Iterator[Tracker]:
         """Start the tracker; if the block raises (as Ctrl-C does), record the run as KILLED."""
-        tracker = build_tracker(self.sweep, self.output)
-        if tracker.enabled:
-            tracker.dataset(describe_dataset(self.sweep.name, self.sweep.data, self.plan.samples_by_id))
-        tracker.start()
+        tracker = Tracker(TrackedRun.of(self.sweep.model_dump(mode="json", exclude_none=True), self.output))
+        if tracker.is_tracked:
+            tracker.start(describe_dataset(self.sweep.name, self.sweep.data, self.plan.samples_by_id))
         try:
             yield tracker
         except BaseException:
             tracker.close("KILLED", CLOSE_TIMEOUT_INTERRUPTED_S)
             raise
-
-    def _close_tracker(self, tracker: Tracker, outcome: AttemptOutcome) -> None:
-        for row in outcome.rows.iter_rows(named=True):
-            tracker.cell(row)
-        tracker.artifacts([self.output / "sweep.resolved.toml", self.output / "results.json"])
-        status = "FINISHED" if outcome.complete else "KILLED" if outcome.interrupted else "FAILED"
-        tracker.close(status, CLOSE_TIMEOUT_INTERRUPTED_S if outcome.interrupted else None)
-
-
-def build_tracker(sweep: Sweep, output: Path) -> Tracker:
-    return open_tracker(TrackedRun.of(sweep.model_dump(mode="json", exclude_none=True), output))

@@ -24,15 +24,13 @@ from orchestrator.planning.plan import worker_group
 from orchestrator.scheduling.forecast.throughput import write_observed
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.replica_time import held_metrics
-from orchestrator.tracking.cell_metrics import CellMetricsPublisher
-from orchestrator.tracking.tracker import Tracker
 
 log = logging.getLogger(__name__)
 
 
-def play_on_ray(state: AttemptState, tracker: Tracker, metrics: CellMetricsPublisher | None = None) -> None:
+def play_on_ray(state: AttemptState) -> None:
     """Play until nothing is pending or the user stops the run, and store the results."""
-    progress, started = _build_progress(state, tracker, metrics), time.perf_counter()
+    progress, started = _build_progress(state), time.perf_counter()
     ray_cluster.connect(partial(print, file=sys.stderr, flush=True))
     breaker, connected = CircuitBreaker(find_answering_groups(state.plan, state.output)), time.perf_counter()
     sink = ResultSink(state.store, state.plan, breaker, state.stops.add_batch)
@@ -44,14 +42,14 @@ def play_on_ray(state: AttemptState, tracker: Tracker, metrics: CellMetricsPubli
     state.seconds = time.perf_counter() - started
 
 
-def _build_progress(state: AttemptState, tracker: Tracker, metrics: CellMetricsPublisher | None) -> Progress:
+def _build_progress(state: AttemptState) -> Progress:
     cells = planned_rows(state.plan)
     failed = episodes(state.output).filter(pl.col("ending").is_in(ERRORS)).group_by("cell").len().collect()
     planned = set(cells["cell"])
     errors = {cell: count for cell, count in failed.iter_rows() if cell in planned}
     groups = {model.name: worker_group(model) for model in state.sweep.models}
     stored = count_stored(state.plan, state.pending)
-    return Progress(state.output, cells, stored, errors, groups, tracker, metrics)
+    return Progress(state.output, cells, stored, errors, groups)
 
 
 async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""Shows the progress of a sweep: a live table on a terminal or in a notebook, lines elsewhere, ``live.json`` and the tracker."""
+"""Shows and records the progress of a sweep: a table on a terminal or in a notebook, lines elsewhere, ``live.json``, points."""
 
 import io
 import logging
@@ -19,14 +19,12 @@ from orchestrator.monitoring import render, snapshot
 from orchestrator.monitoring.console import Visible
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage.progress_log import Point, append_point
-from orchestrator.tracking.cell_metrics import CellMetricsPublisher, interval
-from orchestrator.tracking.tracker import Tracker
 
 LINE_INTERVAL_S, MAX_LINE_INTERVAL_S = 10.0, 60.0
 """Seconds between lines: a tenth of the elapsed time, within these bounds."""
 NOTEBOOK_COLUMNS = 110
-TRACK_INTERVAL_S = 2.0
-"""Seconds between two points in the tracker at the start of a sweep; the interval grows."""
+POINT_INTERVAL_S, POINTS = 2.0, 500
+"""Seconds between two points at the start of a sweep, later its age / POINTS, so that the chart of days stays small."""
 
 log = logging.getLogger(__name__)
 
@@ -41,15 +39,11 @@ class Progress:
         before: Mapping[str, int],
         errors: Mapping[str, int],
         groups: Mapping[str, str],
-        tracker: Tracker,
-        cell_metrics: CellMetricsPublisher | None = None,
     ) -> None:
         """``before``, ``errors``: cell -> episodes, errors of earlier attempts; ``groups``: model -> its group of workers."""
-        self.folder, self.before, self.tracker, self.cell_metrics = folder, before, tracker, cell_metrics
-        self.rows = {row["cell"]: row for row in planned.iter_rows(named=True)}
-        self.finished = sum(before.values())
-        self.groups = {cell: groups[row["model"]] for cell, row in self.rows.items()}
-        totals = {cell: row["planned"] for cell, row in self.rows.items()}
+        self.folder, self.finished = folder, sum(before.values())
+        self.groups = {row["cell"]: groups[row["model"]] for row in planned.iter_rows(named=True)}
+        totals = dict(planned.select("cell", "planned").iter_rows())
         self.rate_meter = snapshot.RateMeter(self._by_group(totals), self._by_group(before), self._by_group(errors))
         self.console = Console(stderr=True)
         self.table: Live | NotebookTable | None = None
@@ -60,8 +54,6 @@ class Progress:
 
     def __enter__(self) -> Self:
         self.began = self._printed = time.monotonic()
-        for cell, row in self.rows.items():  # all cells, so that the tracker creates their runs early
-            self.tracker.cell({**row, "finished": min(self.before.get(cell, 0), row["planned"] - 1)})
         if self.console.is_terminal:
             self.table = Live(console=self.console, auto_refresh=False, transient=True)
         elif self.console.is_jupyter:
@@ -73,8 +65,6 @@ class Progress:
     def __exit__(self, *exception: object) -> None:
         if self.table is not None:
             self.table.stop()
-        if self.cell_metrics is not None:
-            self.cell_metrics.close()
         snapshot.remove(self.folder)
 
     def show(
@@ -87,12 +77,10 @@ class Progress:
     ) -> None:
         """Show the counts of this attempt; the driver calls this about twice a second."""
         now, done = time.monotonic(), sum(per_cell.values())
-        if now - self._recorded >= interval(TRACK_INTERVAL_S, now - self.began):
+        if now - self._recorded >= max(POINT_INTERVAL_S, (now - self.began) / POINTS):
             rate = (done - self._done) / max(now - (self._recorded or self.began), 1e-9)
             self._recorded, self._done = now, done
             self.record({"episodes_per_second": rate})
-        if self.cell_metrics is not None:
-            self.cell_metrics.publish_if_due()
         file_due = now - self._written >= snapshot.WRITE_INTERVAL_S
         line_due = now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
         if self.table is None and not file_due and not line_due:
@@ -110,16 +98,12 @@ class Progress:
             self.table.update(Visible(table), refresh=True)
 
     def record(self, metrics: Mapping[str, float]) -> None:
-        """Record metrics and the current number of finished episodes, in the run folder and in the tracker."""
-        if self.tracker.enabled:
-            point = Point(done=self.finished + self._done, at=int(time.time() * 1000), **metrics)
-            append_point(self.folder, point)
-            self.tracker.progress(point)
+        """Record metrics and the current number of finished episodes."""
+        append_point(self.folder, Point(done=self.finished + self._done, at=int(time.time() * 1000), **metrics))
 
     def replan(self, planned: pl.DataFrame) -> None:
         """Replace the planned episodes of each cell after the precision rule has stopped some cells."""
-        self.rows = {row["cell"]: row for row in planned.iter_rows(named=True)}
-        self.rate_meter.planned = self._by_group({cell: row["planned"] for cell, row in self.rows.items()})
+        self.rate_meter.planned = self._by_group(dict(planned.select("cell", "planned").iter_rows()))
 
     def report_total(self, done: int, seconds: float) -> None:
         """Print and record how many episodes the attempt played, and how fast."""

@@ -8,23 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-MEANS = (
-    "acc",
-    "acc_first",
-    "ps",
-    "loops",
-    "asks",
-    "gave_up_at_once",
-    "guessed_at_once",
-    "right_if_asked",
-    "unreadable",
-)
+SHARES = ("asks", "gave_up_at_once", "guessed_at_once", "right_if_asked", "unreadable")
+MEANS = ("acc", "acc_first", "ps", "loops", *SHARES)
 EXACT = ("exact_acc", "exact_ps", "asking_auc", "neutral_b")
 """Values of operating curves, under the condition that asks for option probabilities."""
 JUDGED = ("aggregate", "category", "suggestion")
 """The judge's bits, as percentages of the open-ended answers."""
-DECIMALS = 2
-"""Decimals of a mean: MLflow's table shows all that it gets."""
 SUMS = ("planned", "full", "finished", "errors", "cost", "prompt_tokens", "reply_tokens")
 FORBIDDEN = re.compile(r"[^\w\-. :/]")
 """Characters that MLflow does not accept in the name of a metric."""
@@ -36,15 +25,14 @@ CellRow = Mapping[str, Any]
 def model_measures(cells: Sequence[CellRow], main_condition: str) -> dict[str, float]:
     """Return the measures of a model from its cells.
 
-    Under the main condition: ``acc``, ``ps``, ``loops`` (means over scenarios), ``acc/SCENARIO`` and ``scenarios`` (how many
-    the means cover); the judge's bits of open-ended answers, ``acc_in_words`` and ``ps_in_words`` of open-ended episodes over
-    several turns, ``acc_by_calls`` and ``ps_by_calls`` of tool calls. Means of ``EXACT`` over operating curves. Under every
-    condition: ``acc_under/CONDITION`` and ``ps_under/CONDITION``. Sums of ``SUMS`` over all cells. Missing measures are left out.
+    Under the main condition: means over scenarios, ``acc/SCENARIO``, and the number of ``scenarios``; the judge's bits,
+    ``acc_in_words`` of open-ended episodes over several turns, ``acc_by_calls`` of tool calls. Under every condition:
+    ``acc_under/CONDITION``, ``ps_under/CONDITION``. Sums over all cells. Missing measures are left out.
     """
     choices = [cell for cell in cells if cell["protocol"] == "mcqa"]
     main = [cell for cell in choices if cell["condition"] == main_condition and "acc" in cell]
     measures = _means(main, MEANS)
-    measures |= {f"acc/{cell['scenario']}": round(cell["acc"], DECIMALS) for cell in main}
+    measures |= {f"acc/{cell['scenario']}": cell["acc"] for cell in main}
     measures |= {"scenarios": float(len(main))} if main else {}
     for condition in sorted({cell["condition"] for cell in choices}):
         under = [cell for cell in choices if cell["condition"] == condition]
@@ -76,11 +64,16 @@ def sweep_measures(
     return {**means, **best, **sums}, ranking[0][1] if ranking else ""
 
 
+def rounded(value: float) -> float:
+    """Return a number with few decimals, because MLflow's tables show all that they get."""
+    return round(float(value), 2 if abs(value) >= 1 else 4)
+
+
 def _means(rows: Iterable[CellRow], names: Iterable[str], suffix: str = "") -> dict[str, float]:
     columns = {name: [row[name] for row in rows if name in row] for name in names}
-    return {f"{name}{suffix}": round(fmean(values), DECIMALS) for name, values in columns.items() if values}
+    return {f"{name}{suffix}": rounded(fmean(values)) for name, values in columns.items() if values}
 
 
 def _sums(rows: Iterable[CellRow]) -> dict[str, float]:
     columns = {name: [row[name] for row in rows if name in row] for name in SUMS}
-    return {name: round(float(sum(values)), 4) for name, values in columns.items() if values}
+    return {name: rounded(sum(values)) for name, values in columns.items() if values}

@@ -1,37 +1,49 @@
-"""The description of a run that a tracker gets: its address, name, settings, models and data set.
-
-A live sweep and a run folder that is sent again are described by the same functions, so both look the same in the tracker.
-"""
+"""The description of a run in MLflow, before its first episode: address, name, settings, models and data set."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from envs.types import Sample
 from sweeps.protocol import ZERO_SHOT
 
 UNTRACKED = "none"
-"""The ``tracking.uri`` of a sweep that no tracker records."""
+"""The ``tracking.uri`` of a sweep that is not tracked."""
+OTLP = ("otlp://", "otlps://")
+"""Addresses of OpenTelemetry, which version 0.2.0 had last."""
 MODEL, BASELINE = "model", "baseline"
 """The kinds of a sweep's models (tag and parameter ``kind``)."""
 SAMPLE_COLUMNS = ("scenario", "id", "prompt", "options", "categories", "answer")
 
 
-class Roster(NamedTuple):
-    """The sweep's models and conditions in the order of its file."""
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """The facts about a run; models and conditions are in the order of the sweep's file."""
 
+    uri: str
+    experiment: str
+    folder: Path
+    name: str
+    """The sweep's name."""
+    params: Mapping[str, str]
     models: tuple[str, ...] = ()
     baselines: frozenset[str] = frozenset()
     """The models that are built-in policies."""
     conditions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, sweep: Mapping[str, Any]) -> Self:
-        """Return the roster of a resolved sweep (the content of ``sweep.resolved.toml``)."""
+    def of(cls, sweep: Mapping[str, Any], folder: Path, uri: str = "") -> Self:
+        """Describe a resolved sweep (the content of ``sweep.resolved.toml``); ``uri`` replaces its own address."""
+        tracking, name = sweep.get("tracking", {}), str(sweep["name"])
         models = [model for model in sweep.get("models", ()) if isinstance(model, dict)]
         return cls(
+            uri or tracking["uri"],
+            tracking.get("experiment") or name,
+            folder,
+            name,
+            parameters(sweep),
             tuple(str(model["name"]) for model in models),
             frozenset(str(model["name"]) for model in models if model.get("backend") == "builtin"),
             tuple(str(condition["name"]) for condition in sweep.get("conditions", ()) if isinstance(condition, dict)),
@@ -42,41 +54,20 @@ class Roster(NamedTuple):
         return BASELINE if model in self.baselines else MODEL
 
     def rank(self, model: str) -> int:
-        """Return the model's position in a table: models first, then baselines, each in the order of the file."""
+        """Return the model's position in a table: models first, then baselines."""
         ordered = sorted(self.models, key=lambda name: name in self.baselines)
         return ordered.index(model) if model in ordered else len(ordered)
 
     def main_condition(self, played: Iterable[str]) -> str:
         """Return the condition that a model's ``acc`` measures: zero-shot if played, else the sweep's first; "" if none is."""
-        ordered = sorted(set(played), key=lambda name: (name != ZERO_SHOT, *self._condition_rank(name)))
-        return ordered[0] if ordered else ""
-
-    def _condition_rank(self, condition: str) -> tuple[int, str]:
-        listed = condition in self.conditions
-        return (self.conditions.index(condition) if listed else len(self.conditions)), condition
+        names = set(played)
+        ordered = [name for name in (ZERO_SHOT, *self.conditions) if name in names]
+        return next(iter(ordered or sorted(names)), "")
 
 
-EMPTY_ROSTER = Roster()
-
-
-@dataclass(frozen=True, slots=True)
-class TrackedRun:
-    """The facts about a run that a tracker has before the first episode."""
-
-    uri: str
-    experiment: str
-    folder: Path
-    name: str
-    """The sweep's name."""
-    params: Mapping[str, str]
-    roster: Roster = EMPTY_ROSTER
-
-    @classmethod
-    def of(cls, sweep: Mapping[str, Any], folder: Path, uri: str = "") -> Self:
-        """Describe a resolved sweep in its run folder; ``uri`` replaces the sweep's own address."""
-        tracking, name = sweep["tracking"], str(sweep["name"])
-        experiment = tracking.get("experiment") or name
-        return cls(uri or tracking["uri"], experiment, folder, name, parameters(sweep), Roster.of(sweep))
+def is_mlflow(uri: str) -> bool:
+    """Return True if an address is MLflow's."""
+    return uri != UNTRACKED and not uri.startswith(OTLP)
 
 
 def parameters(sweep: Mapping[str, Any]) -> dict[str, str]:

@@ -1,84 +1,77 @@
-"""The interface through which a sweep records itself while it plays: MLflow, or nothing.
+"""Starts and ends the process that records a sweep in MLflow while it plays.
 
-A tracker never slows or stops a sweep, and no result comes from it: the run folder is the only source.
+The process reads the run folder, so the sweep never waits for MLflow and no result comes from it. It dies with its driver, so
+nothing of one attempt at the sweep is written during the next.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from threading import Thread
+from typing import Any
 
+from actors.node.child_process import start_module
+from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
-from orchestrator.storage.progress_log import Point
-from orchestrator.tracking.mlflow.tracker import MlflowTracker
-from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
+from orchestrator.tracking import local_store
+from orchestrator.tracking.tracked_run import OTLP, TrackedRun, is_mlflow
 
-OTLP = ("otlp", "otlps")
-"""Schemes of OpenTelemetry, which version 0.2.0 had last."""
+PROCESS = "orchestrator.tracking.process"
+CLOSE_SERVER_S, CLOSE_LOCAL_S = 60.0, 300.0
+"""Seconds that ``close`` waits at most; longer for a file in the run folder, which a busy machine still writes in the end."""
 
 
-class Tracker(Protocol):
-    """Records one attempt at a sweep. Methods return at once, except ``close``; none raises because of its server."""
+class Tracker:
+    """The record of one attempt at a sweep in MLflow; nothing if the sweep is not tracked."""
 
-    enabled: bool
-    """False if nothing is recorded: the driver then skips measurements that only a tracker needs."""
+    def __init__(self, run: TrackedRun) -> None:
+        """Raises RunFolderError for an address of OpenTelemetry."""
+        if run.uri.startswith(OTLP):
+            sentence = f"tracking.uri {run.uri}: OpenTelemetry left after 0.2.0; type an MLflow address, or `none`"
+            raise RunFolderError(sentence)
+        self.run, self.is_tracked = run, is_mlflow(run.uri)
+        self._closing = not self.is_tracked
 
-    def start(self) -> None:
-        """Begin to record."""
-
-    def dataset(self, description: Mapping[str, Any]) -> None:
-        """Record the data set (``describe_dataset``); called before ``start``."""
-
-    def cell(self, row: Mapping[str, Any]) -> None:
-        """Record the newest row of a cell, in place of older rows of that cell."""
-
-    def progress(self, point: Point) -> None:
-        """Record the progress of the sweep at one moment."""
-
-    def artifacts(self, paths: Sequence[Path]) -> None:
-        """Record files; those that do not exist are skipped."""
+    def start(self, dataset: Mapping[str, Any]) -> None:
+        """Start to record; ``dataset`` is from ``describe_dataset``. Return at once."""
+        self._process = start_module(PROCESS, stderr=subprocess.DEVNULL)
+        assert self._process.stdin is not None
+        self._pipe = Connection(os.dup(self._process.stdin.fileno()), readable=False)
+        self._process.stdin.close()
+        self._relay = Thread(target=self._print_sentences, daemon=True)
+        self._relay.start()
+        self._send((self.run, dict(dataset), os.getpid()))
 
     def close(self, status: str, timeout: float | None = None) -> None:
-        """Record the end (FINISHED, FAILED or KILLED) and wait until everything is recorded, or print what to do instead.
+        """Record the end (FINISHED, FAILED or KILLED); print one sentence if not everything is recorded in time."""
+        if self._closing:
+            return
+        self._closing, uri = True, local_store.resolve_uri(self.run.uri, self.run.folder)
+        self._send(status)
+        try:
+            self._process.wait(timeout or (CLOSE_LOCAL_S if uri.startswith("sqlite") else CLOSE_SERVER_S))
+            self._relay.join()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._pipe.close()
+        local_store.checkpoint(self.run.folder / local_store.NAME)
+        if self._process.returncode:
+            has_results = (self.run.folder / "results.parquet").exists()
+            command = f"send it with: proactive-sweep track {self.run.folder}"
+            remedy = command if has_results else "the next `run` sends it"
+            sentence = f"MLflow at {redact_address(uri)} did not receive everything; {remedy}"
+            print(sentence, file=sys.stderr, flush=True)
 
-        ``timeout``: seconds to wait at most; by default the tracker decides.
-        """
+    def _send(self, message: object) -> None:
+        with suppress(OSError):  # the process was killed, which ``close`` reports
+            self._pipe.send(message)
 
-
-class NullTracker:
-    """Records nothing."""
-
-    enabled = False
-
-    def start(self) -> None: ...
-
-    def dataset(self, description: Mapping[str, Any]) -> None: ...
-
-    def cell(self, row: Mapping[str, Any]) -> None: ...
-
-    def progress(self, point: Point) -> None: ...
-
-    def artifacts(self, paths: Sequence[Path]) -> None: ...
-
-    def close(self, status: str, timeout: float | None = None) -> None: ...
-
-
-TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {UNTRACKED: lambda run: NullTracker()}
-"""Scheme of ``[tracking] uri`` -> its tracker. Every other address is MLflow's, which has many schemes."""
-
-
-def open_tracker(run: TrackedRun) -> Tracker:
-    """Return the tracker of the run's address, not yet started. Raises RunFolderError for an address of OpenTelemetry."""
-    if _scheme(run.uri) in OTLP:
-        raise RunFolderError(
-            f"tracking.uri {run.uri}: OpenTelemetry left after 0.2.0; type an MLflow address, or `none`"
-        )
-    return TRACKERS.get(_scheme(run.uri), MlflowTracker)(run)
-
-
-def is_mlflow(uri: str) -> bool:
-    """Return True if an address is MLflow's."""
-    return _scheme(uri) not in (*TRACKERS, *OTLP)
-
-
-def _scheme(uri: str) -> str:
-    return uri.partition("://")[0]
+    def _print_sentences(self) -> None:
+        """Print the sentences of the process, above a live table."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            print(line.decode().rstrip("\n"), file=sys.stderr, flush=True)

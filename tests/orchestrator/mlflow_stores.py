@@ -13,11 +13,9 @@ from typing import Any
 import polars as pl
 import tomli_w
 
-from orchestrator.storage.progress_log import Point, append_point
-from orchestrator.tracking.mlflow.client import now_ms
-from orchestrator.tracking.mlflow.run import MlflowRun, Update
-from orchestrator.tracking.tracked_run import EMPTY_ROSTER, Roster, TrackedRun
-from orchestrator.tracking.tracker import Tracker, open_tracker
+from orchestrator.tracking.mlflow_run import MlflowRun
+from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset
+from orchestrator.tracking.tracker import Tracker
 
 
 def row(number: int, finished: int = 10, acc: float = 50.0) -> dict[str, Any]:
@@ -45,50 +43,38 @@ def parent(all_runs):
 
 def cells(all_runs) -> dict[str, Any]:
     """Cell -> its run; fails where a cell has two."""
-    nested = [run for run in all_runs if run.data.tags["level"] == "cell"]
-    assert len({run.data.tags["cell"] for run in nested}) == len(nested), "a cell has two runs"
-    return {run.data.tags["cell"]: run for run in nested}
+    return _by_tag(all_runs, "cell")
 
 
 def models(all_runs) -> dict[str, Any]:
     """Model -> its run; fails where a model has two."""
-    nested = [run for run in all_runs if run.data.tags["level"] == "model"]
-    assert len({run.data.tags["model"] for run in nested}) == len(nested), "a model has two runs"
-    return {run.data.tags["model"]: run for run in nested}
+    return _by_tag(all_runs, "model")
 
 
-def tracked_run(
-    folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None, roster: Roster = EMPTY_ROSTER
-) -> TrackedRun:
-    return TrackedRun(uri, "sweep", folder, "sweep", params or {"models": "m0, m1"}, roster)
+def _by_tag(all_runs, level: str) -> dict[str, Any]:
+    nested = [run for run in all_runs if run.data.tags["level"] == level]
+    by_tag = {run.data.tags[level]: run for run in nested}
+    assert len(by_tag) == len(nested), f"a {level} has two runs"
+    return by_tag
 
 
-def tracker(folder: Path, **how: Any) -> Tracker:
-    return open_tracker(tracked_run(folder, **how))
-
-
-def record(tracked: Tracker, done: int, **metrics: float) -> None:
-    """A point over time, as ``Progress`` records it."""
-    point = Point(done=done, at=int(time.time() * 1000), **metrics)
-    if tracked.enabled:
-        append_point(tracked.run.folder, point)
-    tracked.progress(point)
+def tracked_run(folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None, **more: Any) -> TrackedRun:
+    return TrackedRun(uri, "sweep", folder, "sweep", params or {"models": "m0, m1", "conditions": "hint"}, **more)
 
 
 def send(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED", **how: Any) -> None:
-    """Send what the tracker's process would send, from this process, where MLflow is imported already."""
-    cells = {cell["cell"]: {**cell, "at": now_ms()} for cell in rows}
-    MlflowRun(tracked_run(folder, **how)).send(Update(cells, status=status))
+    """Send rows as the tracker's process would, from this process, where MLflow is imported already."""
+    run = MlflowRun(tracked_run(folder, **how))
+    run.send_cells(rows)
+    if status:
+        run.end(status)
 
 
-def mirror(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED", **how: Any) -> None:
-    """Send rows through the tracker and the process it starts."""
-    tracked = tracker(folder, **how)
-    tracked.start()
-    for number, cell in enumerate(rows):
-        tracked.cell(cell)
-        record(tracked, number, episodes_per_second=5.0)
-    tracked.close(status, timeout=120)
+def start_tracker(sweep, folder: Path, uri: str = "sqlite") -> Tracker:
+    """Start the process that records a run folder."""
+    tracker = Tracker(TrackedRun.of(sweep.model_dump(mode="json", exclude_none=True), folder, uri))
+    tracker.start(describe_dataset(sweep.name, sweep.data, {}))
+    return tracker
 
 
 def write_run_files(folder: Path, rows: Sequence[dict[str, Any]], **sweep: Any) -> None:
@@ -96,16 +82,6 @@ def write_run_files(folder: Path, rows: Sequence[dict[str, Any]], **sweep: Any) 
     (folder / "sweep.resolved.toml").write_text(tomli_w.dumps({"name": "sweep", **sweep}))
     pl.DataFrame(rows).write_parquet(folder / "results.parquet")
     (folder / "results.json").write_text(json.dumps(rows))
-
-
-def hand_over(tracked: Tracker, number: int = 2000) -> None:
-    """Many rows at the pace of a fast sweep; each must be there to be sent, whatever the sender waits for."""
-    for count in range(number):
-        value = row(count % 50, acc=float(count))
-        tracked.cell(value)
-        if count % 100 == 99:
-            record(tracked, count, episodes_per_second=1.0)
-            time.sleep(0.05)
 
 
 def store(folder: Path) -> Path:

@@ -16,15 +16,13 @@ from types import TracebackType
 from typing import Self
 
 from actors.text.redaction import redact_address
-from orchestrator.tracking.mlflow.client import first_line, now_ms
-from orchestrator.tracking.mlflow.run import MlflowRun
-from orchestrator.tracking.mlflow.run_tree import LEVEL
-from orchestrator.tracking.tracked_run import TrackedRun
-from orchestrator.tracking.tracker import is_mlflow
+from orchestrator.tracking.client import first_line, now_ms
+from orchestrator.tracking.mlflow_run import LEVEL, NOTE, MlflowRun
+from orchestrator.tracking.tracked_run import TrackedRun, is_mlflow
 from proactive_learn.settings import Train
 from sweeps.spec import Sweep
 
-NOTE = """A training of **MODEL** on single turns of ProactiveBench (GRPO).
+DESCRIPTION = """A training of **MODEL** on single turns of ProactiveBench (GRPO).
 
 - `live_groups`: the share of groups with different rewards. Only these have a gradient; below 0.1 the model hardly learns.
 - `asks_hidden`, `asks_clear`: percent of replies that ask, at views that show nothing yet and at clear ones. A model that learns
@@ -88,7 +86,7 @@ class MetricsLog:
         experiment = tracking.experiment or self.sweep.name
         run = MlflowRun(TrackedRun(tracking.uri, experiment, self.folder, f"train {self.folder.name}", params))
         run.client.set_tag(run.parent, LEVEL, "training")
-        run.client.set_tag(run.parent, "mlflow.note.content", NOTE.replace("MODEL", model))
+        run.client.set_tag(run.parent, NOTE, DESCRIPTION.replace("MODEL", model))
         return run
 
 

@@ -12,7 +12,6 @@ from orchestrator.monitoring import progress
 from orchestrator.monitoring.progress import NotebookTable, Progress
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.tracking.tracker import NullTracker
 
 PLANNED = pl.DataFrame(
     {"cell": ["a/ROD/hint", "b/ROD/hint", "m/ROD/hint"], "model": ["a", "b", "m"], "planned": [10, 20, 1000]}
@@ -28,16 +27,16 @@ def clock(monkeypatch):
     return now
 
 
-def start(folder, tracker):
+def start(folder):
     schedule = Scheduler(
         {"policies": range(30), "m": range(30, 1030)}, dict.fromkeys(("policies", "m"), Demand(1, 0)), 8, 0
     )
     before = {"a/ROD/hint": 10, "m/ROD/hint": 200}
-    return Progress(folder, PLANNED, before, {"m/ROD/hint": 4}, GROUPS, tracker), schedule
+    return Progress(folder, PLANNED, before, {"m/ROD/hint": 4}, GROUPS), schedule
 
 
 def test_lines_come_after_a_tenth_of_the_time_within_bounds(tmp_path, clock, capsys):
-    display, schedule = start(tmp_path, NullTracker())
+    display, schedule = start(tmp_path)
     printed = []
     with display:
         for second in range(2000):
@@ -53,7 +52,7 @@ def test_lines_come_after_a_tenth_of_the_time_within_bounds(tmp_path, clock, cap
 
 
 def test_live_file_is_written_every_five_seconds_and_removed(tmp_path, clock):
-    display, schedule = start(tmp_path, NullTracker())
+    display, schedule = start(tmp_path)
     live, times = tmp_path / "live.json", []
     with display:
         for half in range(40):
@@ -72,7 +71,7 @@ def test_live_file_is_written_every_five_seconds_and_removed(tmp_path, clock):
 
 
 def test_new_totals_replace_the_old_ones(tmp_path, clock):
-    display, schedule = start(tmp_path, NullTracker())
+    display, schedule = start(tmp_path)
     with display:
         display.replan(PLANNED.with_columns(planned=pl.lit(250)))
         display.show({}, {}, schedule, {})

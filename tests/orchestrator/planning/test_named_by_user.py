@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socketserver
-import sqlite3
 import threading
 
 import pytest
@@ -13,7 +12,6 @@ from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.planning.named_by_user import check_named, read_own_sweep
 from orchestrator.storage import checksums, run_folder
-from orchestrator.tracking.mlflow.local_store import check_files_local
 from orchestrator.view.episode import RunSamples
 from sweeps.load import SweepError
 from sweeps.model import ModelSpec
@@ -160,19 +158,6 @@ def test_the_stranger_is_reached_once_the_data_are_named(received, stranger):
     outcome = CliRunner().invoke(app, ["models", "try", str(received), str(own), "--flip-rate", "5", "--yes"])
 
     assert outcome.exit_code != 0 and stranger.connections, "otherwise the other tests would show nothing"
-
-
-def test_database_that_keeps_files_elsewhere_is_refused(tmp_path):
-    with sqlite3.connect(tmp_path / "mlflow.db") as store:
-        store.execute("CREATE TABLE experiments (artifact_location)")
-        store.execute("CREATE TABLE runs (artifact_uri)")
-        store.execute("INSERT INTO runs VALUES ('file:///srv/run/mlartifacts')")
-        check_files_local(tmp_path / "mlflow.db")
-        store.execute("INSERT INTO runs VALUES ('s3://evil/run')")
-        store.commit()
-    store.close()
-    with pytest.raises(ValueError, match="keeps files at s3://evil/run"):
-        check_files_local(tmp_path / "mlflow.db")
 
 
 PACKAGE = """[proactive_sweep.policies]

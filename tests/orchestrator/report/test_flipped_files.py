@@ -12,7 +12,7 @@ from orchestrator.scheduling.forecast.throughput import OBSERVED_FILE, read_obse
 from orchestrator.storage import checksums
 from orchestrator.storage.run_folder import planned_cells, planned_keys, stored_sweep
 from orchestrator.storage.status import read_status, write_status
-from orchestrator.tracking.mlflow.rebuild import read_results
+from orchestrator.tracking.rebuild import read_results
 from tests.orchestrator.report import runs
 
 RATES = b'{"gpu": "h200", "episodes": {"uniform": {"episodes": 80, "busy": 16.0, "starts": [2.0]}}}'

@@ -16,7 +16,7 @@ from orchestrator.cli.main import app
 from orchestrator.report.html import write_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.write import write_tables
-from orchestrator.tracking.transcripts import transcripts
+from orchestrator.tracking.traces import transcripts
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 FOLDER = "<img src=x onerror=alert(1)> [red]`$(id)` ![p](javascript:alert(2)) |%_"

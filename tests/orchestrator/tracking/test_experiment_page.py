@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
-import shutil
+import re
 import signal
 import subprocess
 import sys
 import urllib.request
+import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from orchestrator.tracking.mlflow.saved_views import KIND, NOTE, RUNS_FIRST
+from envs import SCENARIOS
+from orchestrator.tracking.experiment_page import CELLS, KIND, MODELS, NOTE, RUNS_FIRST, SWEEPS, TAG, views
 from tests.orchestrator.mlflow_stores import client, closed_address, parent, row, runs, send, wait_until
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
 
 HOSTILE = "a|b](https://evil.example) <img src=x onerror=alert(1)>"
 LINKS = (
-    "tables: [models](#/experiments/1/runs?viewStateShareKey=proactive-sweep-models), "
-    "[sweeps side by side](#/experiments/1/runs?viewStateShareKey=proactive-sweep-sweeps), "
-    "[cells](#/experiments/1/runs?viewStateShareKey=proactive-sweep-cells)"
+    "tables: [models](#/experiments/1/runs?viewStateShareKey=proactive-sweep-models&compareRunsMode=CHART), "
+    "[sweeps side by side](#/experiments/1/runs?viewStateShareKey=proactive-sweep-sweeps&compareRunsMode=CHART), "
+    "[cells](#/experiments/1/runs?viewStateShareKey=proactive-sweep-cells&compareRunsMode=CHART)"
 )
-
-
-@pytest.fixture
-def folder(tmp_path, empty):
-    path = tmp_path / "run"
-    path.mkdir()
-    shutil.copy(empty, path / "mlflow.db")
-    return path
 
 
 def test_the_description_names_the_best_model_and_links_to_tables(folder):
@@ -62,6 +61,62 @@ def test_names_of_models_are_text(folder):
     note = client(folder).get_experiment("1").tags[NOTE]
     assert note.startswith(r"best acc 50.0, a\|b\]\(https://evil.example\) \<img src=x onerror=alert\(1\)\>; tables: [")
     assert all(line.replace(r"\|", "").count("|") == 6 for line in note.splitlines()[-3:])
+
+
+def test_views_chart_the_conditions_of_every_sweep(folder):
+    send(folder, [row(0)])
+    send(folder, [row(0)], params={"conditions": "zero-shot, hint"}, uri=f"sqlite:///{folder / 'mlflow.db'}")
+    (folder / "other").mkdir()
+    send(folder / "other", [row(0)], params={"conditions": "zero-shot"}, uri=f"sqlite:///{folder / 'mlflow.db'}")
+    tags = client(folder).get_experiment_by_name("sweep").tags
+    name, state = read_view(tags[TAG + MODELS])
+
+    assert name == "Models" and state["searchFilter"] == "tags.level = 'model'"
+    charted = [chart["selectedMetrics"] for chart in state["compareRunCharts"] if chart["type"] == "PARALLEL"]
+    assert charted[0] == ["acc_under/hint", "acc_under/zero-shot"]
+
+
+def read_view(tag: str) -> tuple[str, dict[str, Any]]:
+    """Return name and state of a view's tag."""
+    view = json.loads(tag)
+    return view["name"], json.loads(zlib.decompress(base64.b64decode(view["state"].removeprefix("deflate;"))))
+
+
+SCRIPTS = Path(pytest.importorskip("mlflow").__file__).parent / "server" / "js" / "build" / "static" / "js"
+CHOICES = {"SHOW_ALL", "time-relative", "linear", "average", "BAR", "LINE", "SCATTER", "PARALLEL", "METRIC", "param"}
+
+
+@pytest.fixture(scope="module")
+def words() -> set[str]:
+    """All words in the scripts of MLflow's page of runs."""
+    texts = [path.read_text() for path in SCRIPTS.glob("*.js")]
+    return {word for text in texts if "compareRunCharts" in text for word in re.findall(r"[\w-]+", text)}
+
+
+def keys(value: Any) -> Iterator[str]:
+    """Yield every key of a state, at any depth."""
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from keys(inner)
+    yield from value if isinstance(value, dict) else ()
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Yield every text of a state, at any depth."""
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from strings(inner)
+
+
+@pytest.mark.parametrize("view", [MODELS, SWEEPS, CELLS])
+def test_mlflows_page_knows_every_key_and_choice_of_a_view(view, words):
+    """The page ignores a key that it does not know, without a message."""
+    _, state = read_view(views(["zero-shot", "hint"])[view])
+
+    assert {*keys(state), *json.loads(views([])[view])} <= words
+    chosen = set(strings(state)) & CHOICES
+    assert chosen <= words and {"SHOW_ALL", "BAR"} <= chosen
+    assert not {text for text in strings(state) if text.isupper()} - CHOICES - SCENARIOS.keys()
 
 
 @contextmanager

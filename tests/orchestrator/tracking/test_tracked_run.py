@@ -1,4 +1,4 @@
-"""The description of a run for a tracker: its address, order of models and conditions, settings and data set, by hand."""
+"""The description of a run for MLflow, and the means of its models: scenarios weigh the same, baselines are left out."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from envs.errors import RunFolderError
-from orchestrator.tracking import tracker
-from orchestrator.tracking.mlflow.tracker import MlflowTracker
-from orchestrator.tracking.tracked_run import EMPTY_ROSTER, Roster, TrackedRun, describe_dataset, parameters
+from orchestrator.tracking.rollup import model_measures, sweep_measures
+from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset, is_mlflow, parameters
 
 SWEEP = {
     "name": "s",
     "seed": 7,
     "models": [{"name": "uniform", "backend": "builtin"}, {"name": "z", "backend": "vllm"}, {"name": "a"}],
-    "conditions": [{"name": "hint"}, {"name": "zero-shot"}],
+    "conditions": [{"name": "hint"}, {"name": "b"}, {"name": "zero-shot"}],
     "scenarios": ["ROD", "QD"],
     "protocols": ["mcqa"],
     "sampling": {"temperature": 0.5},
@@ -26,70 +24,71 @@ SWEEP = {
 }
 
 
-def test_a_run_is_described_by_its_sweep() -> None:
-    folder = Path("outputs/s")
-    run = TrackedRun.of(SWEEP, folder)
+def test_a_run_is_described_by_its_sweep():
+    run = TrackedRun.of(SWEEP, Path("outputs/s"))
 
-    assert (run.uri, run.experiment, run.folder, run.name) == ("http://host:5000", "s", folder, "s")
+    assert (run.uri, run.experiment, run.folder, run.name) == ("http://host:5000", "s", Path("outputs/s"), "s")
     assert run.params == {
-        "models": "uniform, z, a", "scenarios": "ROD, QD", "conditions": "hint, zero-shot", "protocols": "mcqa",
+        "models": "uniform, z, a", "scenarios": "ROD, QD", "conditions": "hint, b, zero-shot", "protocols": "mcqa",
         "seed": "7", "sampling.temperature": "0.5", "selection.limit": "3", "selection.seed": "1",
     }  # fmt: skip
-    assert run.roster == Roster(("uniform", "z", "a"), frozenset({"uniform"}), ("hint", "zero-shot"))
-    named = TrackedRun.of({**SWEEP, "tracking": {"uri": "none", "experiment": "e"}}, folder, "otlp://host:4318")
-    assert (named.uri, named.experiment, named.name) == ("otlp://host:4318", "e", "s")
-    assert parameters({"name": "s", "seed": 0}) == {"seed": "0"} and parameters({}) == {}
-    assert TrackedRun("none", "e", folder, "s", {}).roster is EMPTY_ROSTER == Roster()
-
-
-def test_names_without_tables_are_no_models_or_conditions() -> None:
-    """Sweeps of the first version stored names alone."""
-    assert Roster.of({"models": ["a"], "conditions": ["hint"]}) == Roster.of({}) == Roster()
-
-
-def test_models_and_conditions_have_the_order_of_the_file() -> None:
-    roster = Roster(("uniform", "z", "guess", "a"), frozenset({"uniform", "guess"}), ("hint", "history", "zero-shot"))
-
-    assert [roster.rank(name) for name in ("z", "a", "uniform", "guess", "unknown")] == [0, 1, 2, 3, 4]
-    assert [roster.kind(name) for name in ("uniform", "z", "unknown")] == ["baseline", "model", "model"]
-    assert roster.main_condition(["other", "history", "hint"]) == "hint"
-    assert roster.main_condition(iter(["other", "history"])) == "history"
-    assert roster.main_condition(["z", "y"]) == "y" and roster.main_condition(["z", "zero-shot"]) == "zero-shot"
-
-
-def test_a_data_set_has_the_digest_of_all_its_samples_in_order() -> None:
-    samples = {"ROD": {2: "c", 1: "b"}, "QD": {5: "a"}}
-    described = describe_dataset("demo", "data/demo", samples)  # type: ignore[arg-type]
-
-    assert described == {
-        "name": "demo: QD, ROD",
-        "digest": sha256(b"'a''b''c'").hexdigest()[:8],
-        "source": {"uri": "data/demo"},
-        "schema": {
-            "mlflow_colspec": [
-                {"name": name, "type": "string", "required": True}
-                for name in ("scenario", "id", "prompt", "options", "categories", "answer")
-            ]
-        },
-        "profile": {"samples": 3, "QD": 1, "ROD": 2},
-    }
-    assert list(described["profile"]) == ["samples", "QD", "ROD"]
+    assert [run.rank(name) for name in ("z", "a", "uniform", "unknown")] == [0, 1, 2, 3], "models, then baselines"
+    assert [run.kind(name) for name in ("uniform", "z", "unknown")] == ["baseline", "model", "model"]
+    named = TrackedRun.of({**SWEEP, "tracking": {"uri": "none", "experiment": "e"}}, Path("s"), "databricks")
+    assert (named.uri, named.experiment, named.name) == ("databricks", "e", "s")
+    first_version = TrackedRun.of({"name": "s", "models": ["a"], "conditions": ["hint"]}, Path("s"), "sqlite")
+    assert (first_version.models, first_version.conditions) == ((), ()) and parameters({}) == {}
+    assert [is_mlflow(uri) for uri in ("sqlite", "databricks", "none", "otlps://h")] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(
-    ("uri", "kind"),
-    [
-        ("none", tracker.NullTracker), ("sqlite", MlflowTracker), ("http://h:5000", MlflowTracker),
-        ("databricks", MlflowTracker), ("nonesuch://h", MlflowTracker),
-    ],
-)  # fmt: skip
-def test_the_scheme_of_an_address_names_its_tracker(uri: str, kind: type, tmp_path: Path) -> None:
-    opened = tracker.open_tracker(TrackedRun(uri, "e", tmp_path, "s", {}))
-
-    assert type(opened) is kind and opened.enabled is tracker.is_mlflow(uri) is (kind is MlflowTracker)
+    ("played", "main"),
+    [(["hint", "zero-shot"], "zero-shot"), (["b", "a"], "b"), (["z", "a"], "a"), (["z", "hint"], "hint"), ([], "")],
+)
+def test_main_condition_of_model_accuracy(played, main):
+    assert TrackedRun.of(SWEEP, Path("s")).main_condition(iter(played)) == main
 
 
-@pytest.mark.parametrize("uri", ["otlp://host:4318", "otlps://host"])
-def test_an_address_of_opentelemetry_names_the_last_version_with_it(uri: str, tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match=r"left after 0\.2\.0.*MLflow"):
-        tracker.open_tracker(TrackedRun(uri, "e", tmp_path, "s", {}))
+def test_a_data_set_has_the_digest_of_all_its_samples_in_order():
+    described = describe_dataset("demo", "data/demo", {"ROD": {2: "c", 1: "b"}, "QD": {5: "a"}})  # type: ignore[dict-item]
+
+    assert (described["name"], described["source"]) == ("demo: QD, ROD", {"uri": "data/demo"})
+    assert described["digest"] == sha256(b"'a''b''c'").hexdigest()[:8]
+    assert described["profile"] == {"samples": 3, "QD": 1, "ROD": 2}
+
+
+def cell(scenario: str, condition: str = "zero-shot", protocol: str = "mcqa", **measured: float):
+    return {"model": "m", "scenario": scenario, "condition": condition, "protocol": protocol, **measured}
+
+
+def test_a_models_figures_are_means_over_scenarios_under_one_condition():
+    cells = [
+        cell("ROD", acc=10.0, ps=1.0, finished=30, errors=1, cost=0.5),
+        cell("QD", acc=30.0, ps=3.0, finished=10),
+        cell("QD", "hint", acc=90.0, ps=9.0, finished=10, cost=0.25),
+        cell("VSOD"),
+        cell("ROD", protocol="oeg", aggregate=40.0, finished=5),
+        cell("ROD", "hint", "oeg", aggregate=80.0),
+    ]
+
+    assert model_measures(cells, "zero-shot") == {
+        "acc": 20.0, "ps": 2.0, "acc/ROD": 10.0, "acc/QD": 30.0, "scenarios": 2.0, "acc_under/zero-shot": 20.0,
+        "ps_under/zero-shot": 2.0, "acc_under/hint": 90.0, "ps_under/hint": 9.0, "aggregate": 40.0, "finished": 55.0,
+        "errors": 1.0, "cost": 0.75,
+    }  # fmt: skip
+    assert model_measures([cell("ROD")], "zero-shot") == {}
+    assert "acc_under/a_b" in model_measures([cell("ROD", "a=b", acc=1.0)], "a=b"), "a name that MLflow takes"
+
+
+def test_a_sweeps_figures_leave_baselines_out_but_count_their_errors():
+    models = {
+        "oracle": {"acc": 100.0, "errors": 2.0},
+        "one": {"acc": 20.0, "acc/QD": 20.0, "errors": 1.0, "finished": 5.0, "planned": 8.0},
+        "two": {"acc": 40.0, "scenarios": 7.0},
+        "equal": {"acc": 40.0},
+    }
+    measures, best = sweep_measures(models, {"oracle"})
+
+    assert best == "equal", "the first by name"
+    assert measures == {"acc": 33.33, "acc/QD": 20.0, "best_acc": 40.0, "models": 3.0, "errors": 3.0}
+    assert sweep_measures({"oracle": {"acc": 100.0, "errors": 1.0}}, {"oracle"}) == ({"errors": 1.0}, "")

@@ -12,8 +12,8 @@ from actors.engine.backend import Backend, Reply
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
-from orchestrator.tracking.mlflow.rebuild import track
-from orchestrator.tracking.transcripts import sample_keys, transcripts
+from orchestrator.tracking.rebuild import track
+from orchestrator.tracking.traces import sample_keys, transcripts
 from tests.orchestrator.mlflow_stores import client, parent, runs
 from tests.orchestrator.report.runs import play_sweep, sweep
 

@@ -1,6 +1,6 @@
 """The runs of a run folder in MLflow (``mlflow.json``): for each address the mark, the experiment and the sweep's run.
 
-The mark (``run_tree.MARK``) stays with a folder of the same sweep that is copied or moved, so it updates the same runs.
+The mark (``mlflow_run.MARK``) stays with a folder of the same sweep that is copied or moved, so it updates the same runs.
 """
 
 import json
@@ -15,13 +15,12 @@ from urllib.parse import urlsplit
 from actors.text.redaction import redact_address
 from envs import regular
 from orchestrator.storage import safe_write
-from orchestrator.tracking.mlflow.local_store import LOCAL, resolve_uri
-from orchestrator.tracking.mlflow.saved_views import MODELS, link
+from orchestrator.tracking.experiment_page import MODELS, link
+from orchestrator.tracking.local_store import LOCAL, resolve_uri
 from sweeps.values import digest
 
 FILE = "mlflow.json"
 MAX_BYTES = 1 << 20
-"""Bytes of the file that are read."""
 UI = "http://127.0.0.1:5000"
 """The address at which ``mlflow ui`` listens by default."""
 
@@ -32,23 +31,20 @@ def mark(folder: Path, uri: str, sweep: str) -> str:
     ``sweep`` identifies the sweep (``identify_sweep``): a copy of the folder that holds another sweep gets its own mark.
     """
     place = digest(str(folder.resolve()))  # without the host: a shared folder resumes on any node
-    stored = _entry(_links(folder), folder, uri)
+    links, key = _links(folder), _key(folder, uri)
+    stored = links.get(key, links.get(redact_address(uri), {}))  # 0.1.0 stored a local address under its whole path
     is_own = stored.get("place") == place or stored.get("sweep") == sweep
     stored_mark = str(stored.get("mark")) if is_own else ""
     own_mark = stored_mark if re.fullmatch("[0-9a-f]{16}", stored_mark) else token_hex(8)
-    remember(folder, uri, mark=own_mark, place=place, sweep=sweep)
+    links[key] = (stored if stored_mark else {}) | {"mark": own_mark, "place": place, "sweep": sweep}
+    _write(folder, links)
     return own_mark
 
 
 def remember(folder: Path, uri: str, **facts: str) -> None:
-    """Store facts of an address; facts that were stored with another mark are dropped."""
-    links = _links(folder)
-    stored = _entry(links, folder, uri)
-    entry = {**(stored if stored.get("mark") == facts["mark"] else {}), **facts}
-    key = _key(folder, uri)
-    if links.get(key) != entry:
-        links[key] = entry
-        safe_write.write(folder / FILE, (json.dumps(links, indent=1) + "\n").encode())
+    """Store facts about this folder's runs at an address."""
+    links, key = _links(folder), _key(folder, uri)
+    _write(folder, {**links, key: {**links.get(key, {}), **facts}})
 
 
 def identify_sweep(name: str, params: Mapping[str, str]) -> str:
@@ -57,9 +53,9 @@ def identify_sweep(name: str, params: Mapping[str, str]) -> str:
 
 
 def pages(folder: Path) -> Iterator[str]:
-    """Yield one line per address: how to open the table of models in a browser; nothing before MLflow has a run."""
+    """Yield one line per address: how to open the charts of models in a browser; nothing before MLflow has a run."""
     for key, entry in _links(folder).items():
-        experiment = str(entry.get("experiment", "")) if isinstance(entry, dict) else ""
+        experiment = str(entry.get("experiment", ""))
         if not re.fullmatch(r"\d{1,30}", experiment):
             continue
         if key == LOCAL or key.startswith("sqlite:"):
@@ -74,15 +70,16 @@ def _key(folder: Path, uri: str) -> str:
     return LOCAL if uri == resolve_uri(LOCAL, folder) else redact_address(uri)
 
 
-def _entry(links: Mapping[str, Any], folder: Path, uri: str) -> Mapping[str, Any]:
-    """Return the facts of an address; version 0.1.0 stored a local address under its whole path."""
-    entry = links.get(_key(folder, uri), links.get(redact_address(uri)))
-    return entry if isinstance(entry, dict) else {}
-
-
-def _links(folder: Path) -> dict[str, Any]:
+def _links(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return address -> facts; empty if the file is missing or damaged."""
     try:
         links = json.loads(regular.read_bytes(folder / FILE, MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    return links if isinstance(links, dict) else {}
+    entries = links.items() if isinstance(links, dict) else ()
+    return {key: entry for key, entry in entries if isinstance(entry, dict)}
+
+
+def _write(folder: Path, links: Mapping[str, Any]) -> None:
+    if links != _links(folder):
+        safe_write.write(folder / FILE, (json.dumps(links, indent=1) + "\n").encode())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.text.redaction import redact_addresses
-from orchestrator.tracking.mlflow import local_store
+from orchestrator.tracking import local_store
 
 CLIENT_DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -19,13 +19,11 @@ CLIENT_DEFAULTS = {
 PAGE_SIZE = 200
 """Runs or traces that one search returns, so that an answer stays far under the time-out."""
 MAX_REASON_CHARS = 200
-"""Characters of an error message that are shown."""
 
 
 def open_client(uri: str) -> Any:
     """Return MLflow's client of an address; importing MLflow takes seconds."""
-    for name, value in CLIENT_DEFAULTS.items():
-        os.environ.setdefault(name, value)
+    os.environ.update({**CLIENT_DEFAULTS, **os.environ})
     # otherwise MLflow prints the server's address, with its password, whenever a run ends
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     if uri.startswith("sqlite"):
@@ -39,14 +37,12 @@ def open_client(uri: str) -> Any:
 
 def all_pages(search: Callable[..., Any], **query: Any) -> list[Any]:
     """Return every result of a paged search of MLflow's client."""
-    results: list[Any] = []
-    token: str | None = None
-    while True:
-        page = search(**query, max_results=PAGE_SIZE, page_token=token)
-        results.extend(page)
-        token = page.token
-        if not token:
-            return results
+    page = search(**query, max_results=PAGE_SIZE)
+    results = list(page)
+    while page.token:
+        page = search(**query, max_results=PAGE_SIZE, page_token=page.token)
+        results += page
+    return results
 
 
 def now_ms() -> int:

@@ -1,0 +1,140 @@
+"""The process that records a run folder in MLflow while the sweep plays: about once a second it sends what is new.
+
+It prints sentences for the user, and ends once it has sent the end of the run or the server is gone.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from threading import Thread
+from typing import Any
+
+import polars as pl
+
+from actors.node.child_process import end_with_parent
+from actors.text.redaction import redact_address
+from orchestrator.report.scores.judge_agreement import own_judge_key
+from orchestrator.report.scores.metrics import score
+from orchestrator.storage.progress_log import stored_points
+from orchestrator.storage.run_folder import planned_cells, planned_episodes, stored_sweep
+from orchestrator.storage.verdict_store import verdicts
+from orchestrator.tracking.client import first_line
+from orchestrator.tracking.local_store import resolve_uri
+from orchestrator.tracking.mlflow_run import MlflowRun
+from orchestrator.tracking.rebuild import FILES, read_results
+from orchestrator.tracking.tracked_run import TrackedRun
+
+SEND_INTERVAL_S = 1.0
+SCORE_INTERVAL_S, POINTS, REST_FACTOR = 30.0, 20, 100
+"""Seconds between two scorings at first, later the run's age / POINTS; a scoring is at most 1 / REST_FACTOR of the time."""
+MEASURE_INTERVAL_S = 30
+SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
+"""MLflow's own variable; "false" turns the measurements of the driver's machine off."""
+NICENESS = 10
+MAX_CLOSING_FAILURES = 2
+"""Failures after the end of the sweep before the rest is left to ``track``: nobody waits for a server that is gone."""
+
+
+class Mirror:
+    """Sends what is new in a run folder, and reports when the server goes and comes back."""
+
+    def __init__(self, run: TrackedRun, dataset: Mapping[str, Any]) -> None:
+        self.run, self.dataset = run, dataset
+        self.began = time.monotonic()
+        self.due = 0.0
+        """When the cells are scored next."""
+        self.mlflow_run: MlflowRun | None = None
+        self.is_reachable = True
+        self.monitor: Thread | None = None
+
+    def send(self, status: str) -> bool:
+        """Send what is new, with the run's final ``status`` if it has one; return True if MLflow accepted it."""
+        try:
+            self._send(status)
+        except Exception as error:  # MLflow's stores raise any error; the sweep goes on without it
+            if self.is_reachable:
+                self._print(f"cannot be reached; the sweep continues without it: {first_line(error)}")
+            self.is_reachable = False
+            return False
+        if not self.is_reachable:
+            self._print("can be reached again")
+        self.is_reachable = True
+        return True
+
+    def _send(self, status: str) -> None:
+        if self.mlflow_run is not None:
+            with suppress(Exception):
+                self._send_changes(self.mlflow_run, status)
+                return
+            self.mlflow_run = None  # runs may have been deleted, or the server emptied: look for them again
+        mlflow_run, self.due = MlflowRun(self.run), 0.0
+        mlflow_run.send_dataset(self.dataset)
+        self._send_changes(mlflow_run, status)
+        self.mlflow_run = mlflow_run
+        if not status:
+            self._measure_machine(mlflow_run)
+
+    def _send_changes(self, mlflow_run: MlflowRun, status: str) -> None:
+        mlflow_run.send_points(stored_points(self.run.folder))
+        now = time.monotonic()
+        if status or now >= self.due:
+            mlflow_run.send_cells(list(self._score(is_final=bool(status) and status != "KILLED")))
+            after = time.monotonic()
+            self.due = after + max(SCORE_INTERVAL_S, (after - self.began) / POINTS, REST_FACTOR * (after - now))
+        if status:
+            mlflow_run.end(status)
+            mlflow_run.send_files(FILES)
+
+    def _score(self, is_final: bool) -> Iterator[dict[str, Any]]:
+        """Yield a row per planned cell, scored model by model, or the results once they are final."""
+        folder = self.run.folder
+        if is_final:
+            yield from read_results(folder)[1].iter_rows(named=True)
+            return
+        with suppress(OSError, pl.exceptions.PolarsError):  # a full disk, a damaged part: the driver reports it
+            stored, judge = planned_episodes(folder), own_judge_key(stored_sweep(folder))
+            judged = verdicts(folder).filter(pl.col("judge") == judge)
+            for _, planned in pl.DataFrame(planned_cells(folder)).group_by("model", maintain_order=True):
+                own = stored.filter(pl.col("cell").is_in(planned["cell"].implode()))
+                yield from score(own, planned, judged).iter_rows(named=True)
+
+    def _measure_machine(self, mlflow_run: MlflowRun) -> None:
+        """Let MLflow measure this machine until the sweep's run ends."""
+        if os.environ.get(SYSTEM_METRICS, "").lower() == "false" or (self.monitor and self.monitor.is_alive()):
+            return
+        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+        with suppress(Exception):  # without psutil, or a server that is gone again
+            options = {"resume_logging": True, "tracking_uri": mlflow_run.uri}
+            monitor = SystemMetricsMonitor(mlflow_run.parent, MEASURE_INTERVAL_S, **options)
+            monitor.start()
+            self.monitor = monitor._process
+
+    def _print(self, sentence: str) -> None:
+        print(f"MLflow at {redact_address(resolve_uri(self.run.uri, self.run.folder))} {sentence}", flush=True)
+
+
+def main() -> int:
+    """Send until the driver says how the sweep ended; return 1 if that could not be sent."""
+    driver = Connection(os.dup(0), writable=False)
+    sys.stdout = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # MLflow's own prints go to standard error
+    with suppress(OSError):
+        os.nice(NICENESS)  # what plays goes first
+    run, dataset, parent = driver.recv()
+    end_with_parent(parent)
+    mirror, status, failures = Mirror(run, dataset), "", 0
+    while failures < MAX_CLOSING_FAILURES:
+        if not status and driver.poll(SEND_INTERVAL_S):
+            status = driver.recv()
+        if mirror.send(status) and status:
+            return 0
+        failures += bool(status)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Rebuilds the MLflow runs of a run folder (``proactive-sweep track``)."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from actors.text.redaction import redact_address
+from envs.errors import RunFolderError
+from orchestrator.planning.named_by_user import check_tracking
+from orchestrator.storage import checksums, safe_write
+from orchestrator.storage.progress_log import Point, stored_points
+from orchestrator.tracking.client import first_line, now_ms
+from orchestrator.tracking.local_store import LOCAL
+from orchestrator.tracking.mlflow_run import CELL_NAMES, MlflowRun
+from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset, is_mlflow
+
+FILES = ("sweep.resolved.toml", "results.json")
+
+
+def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
+    """Send a run folder to MLflow; raises RunFolderError if the folder has no results or MLflow does not accept them.
+
+    This adds what a live sweep has no time for: tables, figures, the report, the data set and a sample of episodes as traces.
+    ``data`` is the folder of the benchmark (default: the sweep's).
+    """
+    safe_write.refuse_links(folder)
+    sweep, rows = read_results(folder)
+    address = uri or _stored_address(folder, sweep["tracking"].get("uri", LOCAL))
+    done = int(rows["finished"].sum())
+    failed = "failed" in rows.columns and bool(rows["failed"].sum())
+    try:
+        run = MlflowRun(TrackedRun.of(sweep, folder, address))
+        run.send_points([*stored_points(folder), Point(done=done, at=now_ms())])
+        run.send_cells(rows.iter_rows(named=True))
+        run.end("FINISHED" if done == rows["planned"].sum() and not failed else "FAILED")
+        run.send_files(FILES)
+        _send_report(run, data)
+    except Exception as error:  # MLflow's stores raise any error: SQL, HTTP and file errors among them
+        raise RunFolderError(
+            f"MLflow at {redact_address(address)} did not accept the runs of {folder}: {first_line(error)}; repeat the "
+            f"command once it does, or add `--tracking-uri sqlite` for a file in the folder"
+        ) from None
+
+
+def _send_report(run: MlflowRun, data: Path | None) -> None:
+    """Send tables, figures, the page, the data set and traces; nothing if the folder's episodes cannot be read."""
+    from orchestrator.report.figures.draw import draw_figures
+    from orchestrator.report.html import write_page
+    from orchestrator.report.read_run import read_run
+    from orchestrator.report.tables.write import write_tables
+    from orchestrator.tracking.traces import send_traces
+
+    try:
+        run_data = read_run(run.folder, data)
+    except RunFolderError:
+        return
+    for path in write_tables(run_data):
+        run.client.log_artifact(run.parent, str(path), "tables")
+    for name, figure in draw_figures(run_data).items():
+        run.client.log_figure(run.parent, figure, f"figures/{name}.png")
+    run.client.log_artifact(run.parent, str(write_page(run_data)))
+    if run_data.samples:
+        run.send_dataset(describe_dataset(run_data.sweep.name, run_data.sweep.data, run_data.samples))
+    send_traces(run, run_data, data)
+
+
+def read_results(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
+    """Return the resolved sweep and its results; raises RunFolderError."""
+    try:
+        sweep = tomllib.loads(checksums.read_verified(folder / "sweep.resolved.toml").decode())
+        rows = pl.read_parquet(checksums.read_verified(folder / "results.parquet"))
+        rows.select(*CELL_NAMES, pl.col("planned", "finished").sum())
+        return {"tracking": {}, **sweep, "name": str(sweep["name"])}, rows
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, pl.exceptions.PolarsError) as error:
+        raise RunFolderError(
+            f"{folder} has no results to send ({first_line(error)}); run its sweep first: proactive-sweep run"
+        ) from None
+
+
+def _stored_address(folder: Path, uri: str) -> str:
+    """Return the address in a folder's sweep if it is safe to send to; raises RunFolderError.
+
+    A folder may come from someone else, and MLflow sends the user's login to the address, so the user must type the address
+    of any other machine. Folders store no passwords.
+    """
+    if "//***@" in uri:
+        raise RunFolderError(f"{folder} does not store the password of {uri}; type the whole address as --tracking-uri")
+    if uri == LOCAL or not is_mlflow(uri):
+        return LOCAL
+    check_tracking(folder, uri)
+    return uri

@@ -1,0 +1,233 @@
+"""Sends a sample of episodes to MLflow as traces, with a span per turn: picture, question, reply and verdict.
+
+The sample is drawn by seed over scenarios and endings, so equal folders have equal traces, and an episode never gets a second
+one. Texts of models and data are fenced, so that MLflow's page interprets no Markdown in them.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from actors.text.printable import spell_invisible
+from envs.plural import pluralize
+from orchestrator.report.html.episode_view import EpisodeViews, rows_by_key
+from orchestrator.report.html.text import visible
+from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
+from orchestrator.report.measures.endings import endings
+from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.metrics import BITS
+from orchestrator.tracking.client import all_pages
+from orchestrator.tracking.mlflow_run import MARK, MlflowRun
+
+KEY = "proactive_sweep.episode"
+"""Tag of a trace: the episode's key."""
+MAX_TRANSCRIPTS = 60
+MAX_PICTURES = 600
+"""Pictures in all transcripts together."""
+
+
+class TurnText(NamedTuple):
+    """One turn of an episode, as Markdown."""
+
+    name: str
+    question: str
+    """Prompt and lettered options, fenced; or a sentence that says why they are unknown."""
+    reply: str
+    verdict: str
+    picture: str
+    """Data URI of the thumbnail, or the reason why there is none."""
+    attributes: dict[str, Any]
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The question as a message of a user."""
+        if not self.picture.startswith("data:"):
+            return {"role": "user", "content": f"{self.question}\n\n(no picture: {code_span(self.picture)})"}
+        picture = {"type": "image_url", "image_url": {"url": self.picture}}
+        return {"role": "user", "content": [picture, {"type": "text", "text": self.question}]}
+
+
+class Transcript(NamedTuple):
+    """One episode."""
+
+    key: str
+    name: str
+    tags: dict[str, str]
+    turns: tuple[TurnText, ...]
+    ending: str
+    seconds: float
+    tokens: dict[str, int]
+    assessments: dict[str, bool | str]
+    is_answered: bool
+    """True if it ended with an answer rather than an error."""
+
+
+def send_traces(run: MlflowRun, run_data: RunData, data: Path | None) -> None:
+    """Send the transcripts that have no trace yet. They end with the sweep; the store has no times of turns, which share it."""
+    query = {"locations": [run.experiment], "filter_string": f"tags.`{MARK}` = '{run.mark}'", "include_spans": False}
+    sent_keys = {trace.info.tags.get(KEY, "") for trace in all_pages(run.client.search_traces, **query)}
+    ended = (run_data.folder / "results.parquet").stat().st_mtime_ns
+    with _tracking_uri(run.uri):
+        for transcript in transcripts(run_data, data):
+            if transcript.key not in sent_keys:
+                _send(run, transcript, ended)
+
+
+@contextmanager
+def _tracking_uri(uri: str) -> Iterator[None]:
+    """Set the process-wide address to which MLflow sends traces, and restore the environment afterwards."""
+    import mlflow
+
+    before = dict(os.environ)
+    os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(None)
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
+    import mlflow
+
+    duration = max(int(transcript.seconds * 1e9), 1_000_000)
+    began, step = ended - duration, duration // max(len(transcript.turns), 1)
+    messages = [message for turn in transcript.turns for message in _messages(turn)]
+    trace = run.client.start_trace(
+        transcript.name, span_type="AGENT", inputs={"messages": messages}, experiment_id=run.experiment,
+        run_id=run.parent, start_time_ns=began, tags={**transcript.tags, MARK: run.mark, KEY: transcript.key},
+    )  # fmt: skip
+    trace.set_attribute("mlflow.chat.tokenUsage", transcript.tokens)
+    for number, turn in enumerate(transcript.turns):
+        span = run.client.start_span(
+            turn.name, trace.trace_id, trace.span_id, span_type="CHAT_MODEL", inputs={"messages": [turn.message]},
+            attributes=turn.attributes, start_time_ns=began + number * step,
+        )  # fmt: skip
+        outputs = {"choices": [{"message": {"role": "assistant", "content": turn.reply}}], "verdict": turn.verdict}
+        end = began + (number + 1) * step
+        run.client.end_span(trace.trace_id, span.span_id, outputs=outputs, end_time_ns=end)
+    ending = {"role": "assistant", "content": f"Ended: {transcript.ending}"}
+    status = "OK" if transcript.is_answered else "ERROR"
+    outputs = {"choices": [{"message": ending}]}
+    run.client.end_trace(trace.trace_id, outputs=outputs, end_time_ns=ended, status=status)
+    for name, value in transcript.assessments.items():
+        mlflow.log_feedback(trace_id=trace.trace_id, name=name, value=value)
+
+
+def _messages(turn: TurnText) -> list[dict[str, Any]]:
+    reply, verdict = {"role": "assistant", "content": turn.reply}, {"role": "system", "content": turn.verdict}
+    return [turn.message, reply, verdict]
+
+
+def transcripts(
+    run_data: RunData, data: Path | None = None, limit: int = MAX_TRANSCRIPTS, seed: int = 0
+) -> Iterator[Transcript]:
+    """Yield at most ``limit`` transcripts, of baselines only if there is no model.
+
+    Without the data folder they have no pictures and no questions.
+    """
+    thumbnails = Thumbnails(picture_folder(run_data, data), MAX_PICTURES)
+    kinds = endings(run_data)
+    baselines = [model.name for model in run_data.sweep.models if model.backend == "builtin"]
+    of_models = kinds.filter(~pl.col("model").is_in(baselines))
+    keys = sample_keys(of_models if of_models.height else kinds, limit, seed)
+    views = EpisodeViews(run_data, thumbnails)
+    rows = {row["key"]: row for row in run_data.episodes.join(kinds.select("key", "kind"), on="key").to_dicts()}
+    turns, verdicts = rows_by_key(run_data.turns, keys), rows_by_key(run_data.verdicts.lazy(), keys)
+    for key in keys:
+        if views.add(rows[key], turns.get(key, []), verdicts.get(key, [])):
+            yield _transcript(views.views[-1], rows[key], list(views.texts), thumbnails.uris)
+
+
+def sample_keys(kinds: pl.DataFrame, limit: int, seed: int) -> list[str]:
+    """Return keys: one episode of every ending of every scenario, then a second of each, up to ``limit``."""
+    queues = []
+    groups = kinds.group_by("scenario", "kind").agg(pl.col("key").sort()).sort("scenario", "kind")
+    for scenario, kind, keys in groups.iter_rows():
+        Random(f"{seed}/{scenario}/{kind}/transcripts").shuffle(keys)
+        queues.append(keys)
+    return [key for keys in zip_longest(*queues) for key in keys if key is not None][:limit]
+
+
+def code_block(text: str) -> str:
+    """Return a block of code that nothing in the text can close; invisible characters are spelled out."""
+    return _fence(spell_invisible(text, keep="\n"), "text\n", "\n", 3)
+
+
+def code_span(text: str) -> str:
+    """Return one line of text as a span of code that nothing in it can close."""
+    return _fence(visible(text), " ", " ", 1)
+
+
+def _fence(text: str, before: str, after: str, least: int) -> str:
+    ticks = "`" * max(least, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{ticks}{before}{text}{after}{ticks}"
+
+
+def _transcript(view: Mapping[str, Any], row: Mapping[str, Any], texts: list[str], uris: list[str]) -> Transcript:
+    tags = {name: visible(view[name]) for name in ("model", "scenario", "condition", "protocol", "ending")}
+    title = f"{view['scenario']} {view['sample']} · {view['model']} · {view['condition']}"
+    answer = f" The right answer: {code_span(view['answer'].rstrip('.'))}." if "answer" in view else ""
+    error = f" {code_span(view['error'][0])}" if "error" in view else ""
+    read, written = row["prompt_tokens"] or 0, row["reply_tokens"] or 0
+    correct = {} if row["correct"] is None else {"correct": bool(row["correct"])}
+    return Transcript(
+        view["key"],
+        visible(f"{title} · {view['kind']}"),
+        tags,
+        tuple(_turn_text(turn, view, texts, uris) for turn in view["turns"]),
+        f"{view['kind']} after {pluralize(view['played'], 'turn')}.{answer}{error}{_describe_verdicts(view)}",
+        row["seconds"] or 0.0,
+        {"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
+        {"asked": bool(row["suggestions"]), **correct, "ending": tags["ending"]},
+        view["ending"] in ("correct", "wrong", "limit", "answered"),
+    )
+
+
+def _turn_text(turn: Mapping[str, Any], view: Mapping[str, Any], texts: list[str], uris: list[str]) -> TurnText:
+    picture, names = turn["picture"], ("frame", "option", "category", "action", "move")
+    cut = "" if "length" not in turn else f"\n… ({turn['length']:,} characters)"
+    question = f"({view.get('why', 'the question is unknown')})"
+    if "prompt" in turn:
+        options = [texts[number] for number in (*turn["options"], *turn["categories"])]
+        lettered = [f"{chr(65 + number)}. {text}" for number, text in enumerate(options)]
+        question = code_block("\n".join([texts[turn["prompt"]], *lettered]))
+    return TurnText(
+        f"turn {turn['turn'] + 1} · {visible(turn['action'] or 'free answer')}",
+        question,
+        code_block(texts[turn["reply"]] + cut),
+        _verdict(turn, texts),
+        uris[picture] if isinstance(picture, int) else picture,
+        {"picture": visible(texts[turn["image"]])}
+        | {name: visible(turn[name]) for name in names if turn[name] is not None},
+    )
+
+
+def _verdict(turn: Mapping[str, Any], texts: list[str]) -> str:
+    """Return how the reply was parsed, as a sentence."""
+    if turn["action"] is None:
+        return "Open-ended: a judge decides."
+    parsed = f"Read as {visible(turn['action'])}: suggestion side {turn['option']}, category side {turn['category']}"
+    move = f"; the next view: {visible(turn['move'])}" if turn["move"] else ""
+    correct = turn.get("answer", -1)
+    answer = f"; correct here: {code_span(texts[turn['categories'][correct]])}" if correct >= 0 else ""
+    return f"{parsed}{move}{answer}."
+
+
+def _describe_verdicts(view: Mapping[str, Any]) -> str:
+    """Return the verdicts of the judges on an open-ended answer, as sentences."""
+    sentences = []
+    for verdict in view.get("judged", ()):
+        bits = ", ".join(f"{bit} {'yes' if verdict[bit] else 'no'}" for bit in BITS if bit in verdict)
+        reason = bits or code_span(verdict.get("reason", ["no verdict"])[0])
+        sentences.append(f" Judge {visible(verdict['judge'][0])}: {reason}.")
+    return "".join(sentences)
