@@ -16,7 +16,7 @@ from envs.errors import RunFolderError
 from envs.installed import install_line, load_function, offers
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.csv import csv_text
+from orchestrator.report.tables.formats import csv_text
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.schemas import METADATA, column_docs
 

@@ -24,7 +24,7 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.scores.package_measures import join_package_measures, package_measures
-from orchestrator.report.tables.write import write_tables
+from orchestrator.report.tables.all_tables import write_tables
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.run_folder import claim
 from orchestrator.storage.status import read_status

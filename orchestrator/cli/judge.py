@@ -90,15 +90,13 @@ def _correct_by_labels(folder: Path, path: Path, as_json: bool) -> None:
 
 
 def _show_agreement(folder: Path, as_json: bool) -> None:
-    """Print how far each pair of judges agrees, and how far three or more do together."""
+    """Print how far each pair of judges agrees."""
     stored_sweep(folder)
     pairs = judge_agreement.agreement(folder)
     if as_json:
         print_json(pairs.to_dicts())
         return
     _show_figures(pairs, PAIRS)
-    if pairs["other"].n_unique() > 1:
-        _show_figures(judge_agreement.jury(folder), JURY)
 
 
 PAIRS = {
@@ -106,10 +104,6 @@ PAIRS = {
     "kappa_low": "95% interval", "first_yes": "yes %", "other_yes": "other's yes %",
 }  # fmt: skip
 """Column of the agreement of two judges -> its heading; an interval stands under its lower end."""
-JURY = {
-    "bit": "bit", "judges": "judges", "answers": "answers", "alpha": "alpha", "alpha_low": "95% interval",
-    "majority_yes": "majority's yes %", "split": "split %",
-}  # fmt: skip
 
 
 def _show_figures(rows: pl.DataFrame, columns: dict[str, str]) -> None:

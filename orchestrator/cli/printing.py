@@ -88,10 +88,10 @@ def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     from orchestrator.gold.gold_check import gold_notes
     from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.model_input import add_notes, input_notes
-    from orchestrator.report.tables.results import result_tables
+    from orchestrator.report.tables.paper_tables import result_tables
 
-    notes = input_notes(sweep, folder)
-    show(*(rich_table(add_notes(table, notes)) for table in result_tables(rows)), min_width=WIDTH)
+    notes, baselines = input_notes(sweep, folder), {model.name for model in sweep.models if model.backend == "builtin"}
+    show(*(rich_table(add_notes(table, notes)) for table in result_tables(rows, baselines)), min_width=WIDTH)
     if "judge" in rows.columns:
         print_lines(gold_notes(folder, rows["judge"].drop_nulls().unique().sort()))
 

@@ -20,15 +20,14 @@ from orchestrator.cli.printing import (
 from orchestrator.monitoring.console import show
 from orchestrator.report.comparisons.leaderboard import build_leaderboard
 from orchestrator.report.comparisons.run_comparison import NothingInCommon, compare_runs
-from orchestrator.report.html.leaderboard_page import write_leaderboard
+from orchestrator.report.html import write_leaderboard, write_page
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.answer import answer_sentences
-from orchestrator.report.tables.all_tables import terminal_tables
+from orchestrator.report.tables.all_tables import terminal_tables, write_tables
 from orchestrator.report.tables.formats import rich_table
 from orchestrator.report.tables.model_input import input_notes
-from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.disk import disk_errors
 
 
@@ -100,7 +99,6 @@ def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) ->
 
 def _write_run(run_data: RunData, figures: bool) -> None:
     from orchestrator.report.figures.draw import write_figures
-    from orchestrator.report.html import write_page
 
     folder = run_data.folder
     with disk_errors(folder):

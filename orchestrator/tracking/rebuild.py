@@ -49,7 +49,7 @@ def _send_report(run: MlflowRun, data: Path | None) -> None:
     from orchestrator.report.figures.draw import draw_figures
     from orchestrator.report.html import write_page
     from orchestrator.report.read_run import read_run
-    from orchestrator.report.tables.write import write_tables
+    from orchestrator.report.tables.all_tables import write_tables
     from orchestrator.tracking.traces import send_traces
 
     try:

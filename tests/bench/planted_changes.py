@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from envs.types import Sample
 from orchestrator.planning.plan import make_plan
-from orchestrator.report.measures.families import comparisons
-from orchestrator.report.measures.paired_tests import is_significant
+from orchestrator.report.measures.paired import comparisons, is_significant
 from orchestrator.report.statistics.clustered import (
     Mean,
     average_means,

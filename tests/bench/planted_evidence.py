@@ -13,16 +13,15 @@ import polars as pl
 from envs.types import Ending, Sample
 from orchestrator.report.measures.clustering import clustering
 from orchestrator.report.measures.estimates import estimate
-from orchestrator.report.measures.families import comparisons
 from orchestrator.report.measures.missingness import missing_bounds
+from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.run_data import AUTOMATIC, RunData, Samples
-from orchestrator.report.statistics.agreement import Confusion
 from orchestrator.report.statistics.clustered import average_means, equivalence_test, estimate_mean
 from orchestrator.report.statistics.exact_tests import detectable, mcnemar
-from orchestrator.report.statistics.judge_error import Labels, prediction_powered, rogan_gladen
+from orchestrator.report.statistics.judge_error import Confusion, Labels, prediction_powered, rogan_gladen
 from orchestrator.report.statistics.proportion import proportion_interval
-from orchestrator.report.tables.rounding import flip_probability
+from orchestrator.report.tables.paper_comparison import flip_probability
 from orchestrator.storage.schemas import EPISODES
 from sweeps.load import build
 from tests.orchestrator.blocks import episode

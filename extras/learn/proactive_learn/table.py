@@ -14,7 +14,7 @@ from envs import in_paper_order
 from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.clustered import average_means, estimate_mean, t_interval
-from orchestrator.report.tables.parts import AVERAGE, acc_and_ps, by_column
+from orchestrator.report.tables.parts import ACC_AND_PS, AVERAGE, by_column, join_measures
 from orchestrator.report.tables.table import Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
 from proactive_learn.run_files import RESOLVED, read_train_table
@@ -92,7 +92,7 @@ def _scores(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[TableCell]:
     for name in names:
         row = cells.get(name)
         is_whole = row is not None and row["acc"] is not None and row["scored"] == row["planned"]
-        text = "-" if row is None or row["acc"] is None else acc_and_ps(row)
+        text = "-" if row is None or row["acc"] is None else join_measures(row, ACC_AND_PS)
         yield TableCell(text, row["acc"] if row else None, style="" if is_whole else "unfinished")
 
 
@@ -100,7 +100,7 @@ def _mean_score(rows: pl.DataFrame, names: Sequence[str]) -> TableCell:
     if rows.height < len(names) or rows["acc"].null_count():
         return TableCell("unfinished", style="unfinished")
     means = {name: sum(rows[name].to_list()) / rows.height for name in ("acc", "ps")}
-    return TableCell(acc_and_ps(means), means["acc"])
+    return TableCell(join_measures(means, ACC_AND_PS), means["acc"])
 
 
 def _change_table(run: RunData, base: str, trained: Sequence[TrainedModel]) -> Table:

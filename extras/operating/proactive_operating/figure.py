@@ -6,9 +6,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from envs import in_paper_order
-from orchestrator.report.figures import style as plot_style
-from orchestrator.report.figures.parts import LEGEND_ENTRIES, LEGEND_LINE, FigureContext, Handle
-from orchestrator.report.figures.style import GRAY, INK
+from orchestrator.report.figures import GRAY, INK, series_look, short_label
+from orchestrator.report.figures.plots import LEGEND_ENTRIES, LEGEND_LINE, TALLEST, FigureContext, Handle, new_figure
 
 MOST_CURVES = 8
 """Most curves that a reader can tell apart in a panel."""
@@ -20,13 +19,13 @@ def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, context: Figure
     names = [name for name in series if name[0] not in context.gray][:MOST_CURVES]
     if not names:
         return None
-    looks = {name: plot_style.series_look(number) for number, name in enumerate(names)}
+    looks = {name: series_look(number) for number, name in enumerate(names)}
     handles = _legend(looks)
     scenarios = in_paper_order(curves["scenario"])
     across = min(4, len(scenarios))
     down = -(-len(scenarios) // across)
-    height = min(plot_style.TALLEST, down * 1.45 + 0.3 + LEGEND_LINE * -(-len(handles) // LEGEND_ENTRIES))
-    figure = plot_style.new_figure(height)
+    height = min(TALLEST, down * 1.45 + 0.3 + LEGEND_LINE * -(-len(handles) // LEGEND_ENTRIES))
+    figure = new_figure(height)
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     for panel, scenario in zip(panels, scenarios, strict=False):
         for (model, condition), look in looks.items():
@@ -67,7 +66,7 @@ def _legend(looks: dict[tuple[str, ...], tuple[str, str]]) -> list[Handle]:
     several = len({condition for _, condition in looks}) > 1
     curves: list[Handle] = [
         Line2D([], [], color=color, marker=marker, linewidth=1.1, markersize=4,
-               label=plot_style.short_label(f"{model}, {condition}" if several else model))
+               label=short_label(f"{model}, {condition}" if several else model))
         for (model, condition), (color, marker) in looks.items()
     ]  # fmt: skip
     hollow = Line2D([], [], color=INK, marker="o", linewidth=0, fillstyle="none", markersize=4, label="hollow: greedy")

@@ -16,7 +16,7 @@ from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.tables.all_tables import report_tables
-from orchestrator.report.tables.results import result_tables
+from orchestrator.report.tables.paper_tables import result_tables
 from orchestrator.storage.episode_store import episodes, turns
 from proactive_operating.decision_map import DecisionInputs, add_decisions, compute_decisions, decisions
 from proactive_operating.frames import decision_states

@@ -21,7 +21,7 @@ from orchestrator.report.html import write_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
-from orchestrator.report.tables.results import result_tables
+from orchestrator.report.tables.paper_tables import result_tables
 from proactive_operating.played import exact_and_played
 from proactive_operating.points import operating_points
 from proactive_operating.results import add_columns

@@ -38,7 +38,7 @@ def play(
     from orchestrator.object_store import run_location as remote
     from orchestrator.planning.build_plan import build_plan
     from orchestrator.report.tables.formats import rich_table
-    from orchestrator.report.tables.results import result_tables
+    from orchestrator.report.tables.paper_tables import result_tables
     from proactive_people.session import sit
 
     limit = [] if samples is None else [f"selection.limit={samples}"]

@@ -5,7 +5,7 @@ Folders whose samples differ are refused.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,20 +14,31 @@ import polars as pl
 from envs import in_paper_order
 from envs.errors import RunFolderError
 from envs.plural import pluralize
-from orchestrator.report.comparisons.run_comparison import configuration_differences, distinct_names
+from orchestrator.report.comparisons.run_comparison import configuration_differences, distinct_names, first_pictures
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.read_run import NO_DATA
-from orchestrator.report.run_data import RunData, Samples, rank_of
+from orchestrator.report.run_data import RunData, rank_of
+from orchestrator.report.scores.metrics import is_headline
 from orchestrator.report.tables.model_input import joint_input_notes
-from sweeps.spec import ModelSpec, Protocol
+from orchestrator.report.tables.parts import measure_cell, number_cell, scenario_cells
+from orchestrator.report.tables.table import MISSING, Column, Table, TableCell, drop_empty_columns
+from sweeps.protocol import HEADLINE
+from sweeps.spec import Protocol
 
-BASELINE, PERSON = "baseline", "person"
-KINDS = {"builtin": BASELINE, "human": PERSON}
+KINDS = {"builtin": "baseline", "human": "person"}
 """Backend -> kind of an entrant that is not a model."""
 RANKED = ("rank", "rank_low", "rank_high", "average")
 MEASURED = ("acc", "acc_low", "acc_high", "ps", "ps_low", "ps_high", "asks", "asks_low", "asks_high")
-SAMPLE = ["scenario", "condition", "sample_id"]
+COLUMNS = {
+    "avg %": "accuracy averaged over scenarios with equal weights, with its 95% interval",
+    "rank": "by average accuracy, on the samples that all ranked rows answered; only complete rows are ranked",
+    "ranks": "ranks that are not excluded: all true ranks lie in their bounds in 95% of runs",
+    "shared %": "the average over the samples that all ranked rows answered, by which they are ranked",
+    "asks %": "episodes whose first reply is a suggestion, averaged over scenarios, with its 95% interval",
+    "ps": "suggestions per episode, averaged over scenarios, with its 95% interval",
+    "played": "finished (of planned) episodes",
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,6 @@ class Leaderboard:
     planned, finished, errors."""
     cells: pl.DataFrame
     """One row per condition, entrant and scenario: model, condition, scenario, ``MEASURED``, planned, finished, errors."""
-    scenarios: tuple[str, ...]
     folders: Mapping[str, Path]
     """Run -> its folder."""
     notes: tuple[str, ...]
@@ -63,41 +73,72 @@ class Leaderboard:
 
 def build_leaderboard(runs: Sequence[RunData]) -> Leaderboard:
     """Rank the models of these runs; raises RunFolderError if their pictures differ or none has multiple choice."""
-    runs = [_multiple_choice(run) for run in runs]
+    mcqa = pl.col("protocol") == "mcqa"
+    runs = [replace(run, planned=run.planned.filter(mcqa), episodes=run.episodes.filter(mcqa)) for run in runs]
     folders = [run.folder for run in runs]
     names = distinct_names(folders)
     if not any(run.planned.height for run in runs):
         raise RunFolderError(f"{', '.join(names)}: open-ended answers are not ranked; `report` shows their tables")
-    _check_same_samples(runs, names)
+    _check_same_samples(dict(zip(names, runs, strict=True)))
     entrants = _name_entrants(runs, names)
     joined = _join_runs(runs, names, entrants)
-    rows, cells = _leaderboard_rows(joined), estimate(joined).cells
-    notes = [*_describe_runs(runs, names), *_describe_unranked(rows, entrants)]
-    return Leaderboard(
-        {entrant.name: entrant for entrant in entrants.values()}, rows, cells, tuple(in_paper_order(cells["scenario"])),
-        dict(zip(names, folders, strict=True)), tuple(notes), tuple(joint_input_notes(dict(zip(names, runs, strict=True)))),
-    )  # fmt: skip
+    rows, listed = _leaderboard_rows(joined), {entrant.name: entrant for entrant in entrants.values()}
+    notes = [*_describe_runs(runs, names), *_describe_unranked(rows, listed)]
+    inputs = joint_input_notes(dict(zip(names, runs, strict=True)))
+    places = dict(zip(names, folders, strict=True))
+    return Leaderboard(listed, rows, estimate(joined).cells, places, tuple(notes), tuple(inputs))
 
 
-def _multiple_choice(run: RunData) -> RunData:
-    """Return the run's multiple-choice episodes."""
-    multiple_choice = pl.col("protocol") == "mcqa"
-    return replace(run, planned=run.planned.filter(multiple_choice), episodes=run.episodes.filter(multiple_choice))
+def leaderboard_tables(leaderboard: Leaderboard, pages: Mapping[str, str]) -> Iterator[Table]:
+    """Yield a table per condition, baselines last; names link to the report ``pages`` of their runs."""
+    heads = [Column("model", number=False), *map(Column, COLUMNS, COLUMNS.values()), Column("run", number=False)]
+    for (condition,), rows in leaderboard.rows.group_by(["condition"], maintain_order=True):
+        cells = leaderboard.cells.filter(condition=condition)
+        scenarios, kinds = in_paper_order(cells["scenario"]), []
+        lines: list[tuple[int, tuple[TableCell, ...]]] = []
+        for row in rows.iter_rows(named=True):
+            entrant = leaderboard.entrants[row["name"]]
+            kinds.append(entrant.kind)
+            ranks = f"{row['rank_low']}–{row['rank_high']}"
+            played = f"{row['finished']:,}" + (f"/{row['planned']:,}" if row["finished"] < row["planned"] else "")
+            own = cells.filter(model=row["name"]).drop_nulls("acc")
+            line = (
+                TableCell(
+                    row["name"], row["name"], "a person" if entrant.kind == "person" else "", link=pages[entrant.run]
+                ),
+                measure_cell(row, "acc"),
+                number_cell(row["rank"], "d"),
+                MISSING if row["rank"] is None else TableCell(ranks, row["rank_low"]),
+                number_cell(row["average"] if row["average"] != row["acc"] else None),
+                measure_cell(row, "asks"),
+                measure_cell(row, "ps"),
+                TableCell(played, row["finished"]),
+                TableCell(entrant.run if len(pages) > 1 else MISSING.text, entrant.run),
+                *scenario_cells(own, scenarios, lambda cell: measure_cell(cell, "acc")),
+            )
+            lines.append((entrant.kind == "baseline", line))
+        lines.sort(key=lambda line: line[0])
+        name = "".join(char if char.isalnum() else "-" for char in str(condition))
+        score = f", score ({HEADLINE})" if is_headline(cells) else ""
+        columns = (*heads, *(Column(f"{scenario} %", f"accuracy on {scenario}") for scenario in scenarios))
+        table = Table(
+            name, f"{condition}{score}", columns, tuple(line for _, line in lines), None, len(kinds) - kinds.count("baseline"),
+            leaderboard.input_notes, fold_baselines=True, is_open=True,
+        )  # fmt: skip
+        yield drop_empty_columns(table)
 
 
-def _check_same_samples(runs: Sequence[RunData], names: Sequence[str]) -> None:
+def _check_same_samples(runs: Mapping[str, RunData]) -> None:
     """Raise RunFolderError if two runs have different pictures under one id."""
-    first_pictures: dict[tuple[object, ...], tuple[str, str]] = {}
-    for run, name in zip(runs, names, strict=True):
-        first = run.turns.filter(pl.col("turn") == 0).select("key", "image")
-        pictures = run.episodes.lazy().select("key", *SAMPLE).join(first, on="key").select(*SAMPLE, "image").unique()
-        for *sample, image in pictures.collect().iter_rows():
-            first_image, first_run = first_pictures.setdefault(tuple(sample), (image, name))
-            if first_image != image:
-                raise RunFolderError(
-                    f"{first_run} and {name} have different pictures of {sample[0]} under the same id, so their data differ"
-                    " and they cannot be ranked together"
-                )
+    same = ["scenario", "condition", "sample_id"]
+    pictures = [first_pictures(run).select(*same, "image", pl.lit(name).alias("run")) for name, run in runs.items()]
+    rows = pl.concat(pictures).unique([*same, "image"], keep="first", maintain_order=True)
+    for scenario, names in rows.group_by(same, maintain_order=True).agg("run").select("scenario", "run").iter_rows():
+        if len(names) > 1:
+            raise RunFolderError(
+                f"{names[0]} and {names[1]} have different pictures of {scenario} under the same id, so their data differ"
+                " and they cannot be ranked together"
+            )
 
 
 def _name_entrants(runs: Sequence[RunData], names: Sequence[str]) -> dict[tuple[str, str], Entrant]:
@@ -105,23 +146,23 @@ def _name_entrants(runs: Sequence[RunData], names: Sequence[str]) -> dict[tuple[
 
     A name that occurs in several runs gets its run in brackets; a baseline is taken only from the first run that has it.
     """
-    entries: list[tuple[str, ModelSpec]] = []
+    kinds: dict[tuple[str, str], str] = {}
     for run, name in zip(runs, names, strict=True):
-        listed, planned = {model.name for _, model in entries}, set(run.planned["model"])
-        models = [model for model in run.sweep.models if model.name in planned]
-        entries += [(name, model) for model in models if model.backend != "builtin" or model.name not in listed]
-    counts = Counter(model.name for _, model in entries)
-    entrants = {}
-    for run_name, model in entries:
-        name = model.name if counts[model.name] == 1 else f"{model.name} ({run_name})"
-        entrants[run_name, model.name] = Entrant(name, model.name, run_name, KINDS.get(model.backend, "model"))
-    return entrants
+        listed, planned = {model for _, model in kinds}, set(run.planned["model"])
+        for model in run.sweep.models:
+            kind = KINDS.get(model.backend, "model")
+            if model.name in planned and not (kind == "baseline" and model.name in listed):
+                kinds[name, model.name] = kind
+    counts = Counter(model for _, model in kinds)
+    return {
+        (run_name, model): Entrant(model if counts[model] == 1 else f"{model} ({run_name})", model, run_name, kind)
+        for (run_name, model), kind in kinds.items()
+    }
 
 
 def _join_runs(runs: Sequence[RunData], names: Sequence[str], entrants: Mapping[tuple[str, str], Entrant]) -> RunData:
     """Join the runs into one, under the entrants' names."""
-    planned, episodes, models = [], [], []
-    samples: Samples = {}
+    planned, episodes, models, samples = [], [], [], dict[str, Mapping[int, object]]()
     for run, name in zip(runs, names, strict=True):
         entrant_names = {model: entrant.name for (run_name, model), entrant in entrants.items() if run_name == name}
         planned.append(_rename_models(run.planned, entrant_names))
@@ -131,16 +172,16 @@ def _join_runs(runs: Sequence[RunData], names: Sequence[str], entrants: Mapping[
         samples = {**run.samples, **samples}
     conditions = {spec.name: spec for run in runs for spec in run.sweep.conditions}
     sweep = runs[0].sweep.model_copy(update={"models": tuple(models), "conditions": tuple(conditions.values())})
-    return replace(runs[0], sweep=sweep, planned=pl.concat(planned), episodes=pl.concat(episodes), samples=samples)
+    joined = {"planned": pl.concat(planned), "episodes": pl.concat(episodes), "samples": samples}
+    return replace(runs[0], sweep=sweep, **joined)  # type: ignore[arg-type]
 
 
 def _rename_models(rows: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
     """Rename models in rows and in the names of cells."""
+    rows = rows.filter(pl.col("model").is_in(list(names)))
     model = pl.col("model").replace_strict(names, return_dtype=pl.String) if names else pl.col("model")
     rest = pl.col("cell").str.splitn("/", 2).struct[1]
-    return rows.filter(pl.col("model").is_in(list(names))).with_columns(
-        model.alias("model"), pl.concat_str(model, rest, separator="/").alias("cell")
-    )
+    return rows.with_columns(model.alias("model"), pl.concat_str(model, rest, separator="/").alias("cell"))
 
 
 def _leaderboard_rows(run: RunData) -> pl.DataFrame:
@@ -157,30 +198,21 @@ def _leaderboard_rows(run: RunData) -> pl.DataFrame:
     return rows.sort(condition, "rank", "acc", "name", descending=[False, False, True, False], nulls_last=True)
 
 
-def _describe_runs(runs: Sequence[RunData], names: Sequence[str]) -> list[str]:
-    """Return the differences of configuration, the protocols that are not ranked, and the notes of each run, as sentences."""
-    notes = []
+def _describe_runs(runs: Sequence[RunData], names: Sequence[str]) -> Iterator[str]:
+    """Yield the differences of configuration, the protocols that are not ranked, and the notes of each run, as sentences."""
     for run, name in zip(runs[1:], names[1:], strict=True):
         changes = configuration_differences(runs[0], run, names[0], name)
-        notes += [line for line in changes if not line.startswith(("models: ", "name: "))]
+        yield from (line for line in changes if not line.startswith(("models: ", "name: ")))
     for run, name in zip(runs, names, strict=True):
-        if any(protocol != "mcqa" for protocol in run.sweep.protocols):
-            notes.append(f"{name} has {_other_protocols(run.sweep.protocols)} too, which are not ranked here")
-        notes += [f"{name}: {line}" for line in run.notes if not line.startswith(NO_DATA)]
-    return notes
+        if others := [protocol.label for protocol in run.sweep.protocols if protocol is not Protocol.MCQA]:
+            yield f"{name} has {' and '.join(sorted(others))} too, which are not ranked here"
+        yield from (f"{name}: {line}" for line in run.notes if not line.startswith(NO_DATA))
 
 
-def _other_protocols(protocols: Sequence[Protocol]) -> str:
-    """Name the protocols of a run other than multiple choice."""
-    kinds = {"open-ended answers" if protocol.is_open_ended else protocol.label for protocol in protocols}
-    return " and ".join(sorted(kinds - {Protocol.MCQA.label}))
-
-
-def _describe_unranked(rows: pl.DataFrame, entrants: Mapping[tuple[str, str], Entrant]) -> list[str]:
-    """Return one sentence per condition with the number of unranked rows and the reason."""
-    baselines = [entrant.name for entrant in entrants.values() if entrant.kind == "baseline"]
+def _describe_unranked(rows: pl.DataFrame, entrants: Mapping[str, Entrant]) -> Iterator[str]:
+    """Yield one sentence per condition with the number of unranked rows and the reason."""
+    baselines = [name for name, entrant in entrants.items() if entrant.kind == "baseline"]
     unranked = rows.filter(pl.col("rank").is_null() & ~pl.col("name").is_in(baselines))
-    return [
-        f"{condition}: {pluralize(part.height, 'row')} without a rank, which needs two models that have completed all scenarios"
-        for (condition,), part in unranked.group_by(["condition"], maintain_order=True)
-    ]
+    for (condition,), part in unranked.group_by(["condition"], maintain_order=True):
+        n = pluralize(part.height, "row")
+        yield f"{condition}: {n} without a rank, which needs two models that have completed all scenarios"

@@ -1,12 +1,11 @@
-"""The figures of a report, drawn with matplotlib at the width of a page; the page shows two, `report --figures` writes all.
-
-Every figure is a function of the run data; with fewer than three models it is left out, because a table says the same.
-"""
+"""Draws figures for the page, for files and for MLflow; matplotlib, which takes a second to import, is loaded on demand."""
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Collection
+from colorsys import hls_to_rgb, rgb_to_hls
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,10 +27,20 @@ CAPTIONS = {
 }
 """Name of each figure -> its caption."""
 SHOWN = ("answer", "conditions")
-"""Figures of the page."""
+"""Figures of the page; `report --figures` writes all."""
 FORMATS = ("pdf", "svg")
 LARGEST_SVG = 400_000
 """Bytes above which the page holds a figure as PNG."""
+GROUND, TEXT = "#1b1e22", "#e4e5e7"
+"""Background and text color of a dark page."""
+DARK = {
+    "#ffffff": GROUND, "#000000": TEXT, "#222222": TEXT, "#14406b": "#5b93c9", "#0f7f58": "#36ad80", "#e8893a": "#e08a43",
+    "#f7dc6f": "#d9bf52", "#bdbdbd": "#8a8e94", "#b04a8f": "#d278b4", "#5aa9e6": "#8fd0ff", "#8a6d00": "#c7a838",
+    "#8a8a8a": "#8f959d", "#666666": "#a3a8af",
+}  # fmt: skip
+"""Color of a figure -> its color on a dark page; those of text and marks have a contrast of 3 or more with ``GROUND``."""
+_COLOR = re.compile(rb"((?:fill|stroke)(?:: |=\"))(#[0-9a-f]{6})")
+"""A color in a style, or in the attribute that fills the background of a hatch."""
 
 
 class FigureImage(NamedTuple):
@@ -52,22 +61,19 @@ class FigureImage(NamedTuple):
 def draw_figures(
     run_data: RunData, names: Collection[str] = tuple(CAPTIONS), baselines: bool = True
 ) -> dict[str, Figure]:
-    """Return the figures of these names, without those that have too few models; draw baselines too if ``baselines``."""
+    """Return the figures of these names and of installed packages, without those that have too few models."""
     offered = {table.name: table.figure for table in offered_tables(run_data) if table.figure}
     models = set(run_data.rows["model"])
     if not offered and len(models if baselines else models - run_data.baselines) < FEWEST:
         return {}
-    from orchestrator.report.figures import figures, style  # matplotlib takes a second to import
-    from orchestrator.report.figures.parts import FigureContext
+    from orchestrator.report.figures import plots
 
-    context = FigureContext(run_data, baselines)
-    functions = {
-        name: draw for name, draw in {**figures.FIGURES, **offered}.items() if name in names or name in offered
-    }
-    with style.house_style():
+    context = plots.FigureContext(run_data, baselines)
+    functions = {name: draw for name, draw in plots.FIGURES.items() if name in names} | offered
+    with plots.house_style():
         drawn = {name: figure for name, draw in functions.items() if (figure := draw(context))}
         for figure in drawn.values():
-            style.lay_out(figure)
+            plots.lay_out(figure)
     return drawn
 
 
@@ -77,24 +83,42 @@ def figure_images(run_data: RunData, names: Collection[str] = SHOWN) -> dict[str
 
 
 def _image(figure: Figure) -> FigureImage:
-    from orchestrator.report.figures import style
+    from orchestrator.report.figures.plots import render
 
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
-    content = style.render(figure, "svg")
+    content = render(figure, "svg")
     if len(content) > LARGEST_SVG:
-        return FigureImage("png", style.render(figure, "png"), width, height)
-    return FigureImage("svg+xml", style.with_dark_colors(content), width, height)
+        return FigureImage("png", render(figure, "png"), width, height)
+    return FigureImage("svg+xml", with_dark_colors(content), width, height)
 
 
-def write_figures(run_data: RunData, baselines: bool = True) -> list[Path]:
+def write_figures(run_data: RunData) -> list[Path]:
     """Write every figure as ``figures/NAME.pdf`` and ``.svg``, as wide as a page (6.75 in), and return the sorted paths."""
-    from orchestrator.report.figures import style
+    from orchestrator.report.figures.plots import render
 
     folder = run_data.folder / "figures"
     folder.mkdir(exist_ok=True)
-    paths = []
-    for name, figure in draw_figures(run_data, baselines=baselines).items():
-        for form in FORMATS:
-            paths.append(folder / f"{name}.{form}")
-            safe_write.write(paths[-1], style.render(figure, form))
-    return sorted(paths)
+    drawn = {f"{name}.{form}": (figure, form) for name, figure in draw_figures(run_data).items() for form in FORMATS}
+    for name, (figure, form) in drawn.items():
+        safe_write.write(folder / name, render(figure, form))
+    return sorted(folder / name for name in drawn)
+
+
+def with_dark_colors(svg: bytes) -> bytes:
+    """Return the SVG with variables in place of colors; on a light page it looks the same."""
+    colors = sorted({match[2].decode() for match in _COLOR.finditer(svg)})
+    light = "".join(f"--c{color[1:]}:{color};" for color in colors)
+    dark = "".join(f"--c{color[1:]}:{dark_color(color)};" for color in colors)
+    rules = f":root{{fill:#000;{light}}}@media (prefers-color-scheme:dark){{:root{{fill:{TEXT};{dark}}}}}"
+    themed = _COLOR.sub(lambda match: match[1] + b"var(--c" + match[2][1:] + b")", svg)
+    return re.sub(rb"(<svg\b[^>]*>)", lambda match: match[1] + f"<style>{rules}</style>".encode(), themed, count=1)
+
+
+def dark_color(color: str) -> str:
+    """Return the color of a dark page for ``color``: that of ``DARK``, else the same hue with mirrored lightness."""
+    if color in DARK:
+        return DARK[color]
+    hue, lightness, saturation = rgb_to_hls(*(int(color[n : n + 2], 16) / 255 for n in (1, 3, 5)))
+    return "#" + "".join(
+        f"{round(255 * part):02x}" for part in hls_to_rgb(hue, 0.12 + 0.78 * (1 - lightness), saturation)
+    )

@@ -1,17 +1,21 @@
-"""Writes ``report.html``: one file that opens from disk, sends no request, and escapes all text of models.
+"""Writes ``report.html``, and one page on several runs: files that open from disk, send no request, and escape all text.
 
 The same folder, data and seed give the same bytes.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from envs.plural import pluralize
+from orchestrator.report.comparisons.leaderboard import Leaderboard, leaderboard_tables
+from orchestrator.report.comparisons.run_comparison import RunComparison, comparison_tables
 from orchestrator.report.figures.draw import CAPTIONS, SHOWN, FigureImage, figure_images
 from orchestrator.report.html.summary import Fact, list_facts, list_problems
 from orchestrator.report.html.text import policy_hash, visible
@@ -19,7 +23,7 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.answer import answer_sentences
 from orchestrator.report.scores.unreadable import unreadable_lines
 from orchestrator.report.tables.all_tables import report_tables
-from orchestrator.report.tables.table import Table, filter_values
+from orchestrator.report.tables.table import Table
 from orchestrator.storage import safe_write
 
 NAME = "report.html"
@@ -30,53 +34,66 @@ class ReportPage:
     """Everything that the template shows."""
 
     title: str
-    answers: Sequence[str]
-    """Whether each model asks, in a sentence."""
-    problems: Sequence[str]
-    facts: Sequence[Fact]
     tables: Sequence[Table]
-    figures: Sequence[tuple[str, str, FigureImage]]
+    problems: Sequence[str]
+    answers: Sequence[str] = ()
+    """Whether each model asks, in a sentence; empty on a page on several runs."""
+    facts: Sequence[Fact] = ()
+    figures: Sequence[tuple[str, str, FigureImage]] = ()
     """Name, caption and image of each figure."""
 
 
 def write_page(run_data: RunData, figures: Sequence[str] = SHOWN) -> Path:
     """Write ``report.html`` with these figures into the run folder and return its path."""
-    html = render_template("template.html.j2", page=build_page(run_data, figures))
-    target = run_data.folder / NAME
-    safe_write.write(target, html.encode())
-    return target
+    return _write(run_data.folder / NAME, build_page(run_data, figures))
 
 
 def build_page(run_data: RunData, figures: Sequence[str] = SHOWN) -> ReportPage:
     """Return the contents of the page."""
+    answers = [visible(sentence, 600) for sentence in answer_sentences(run_data.rows, run_data.sweep)]
     unreadable = unreadable_lines(run_data.rows, run_data.folder, run_data.baselines)
     return ReportPage(
         title=visible(run_data.sweep.name),
-        answers=[visible(sentence, 600) for sentence in answer_sentences(run_data.rows, run_data.sweep)],
-        problems=[*(visible(line, 400) for line in unreadable), *list_problems(run_data)],
-        facts=list_facts(run_data),
         tables=report_tables(run_data),
+        problems=[*(visible(line, 400) for line in unreadable), *list_problems(run_data)],
+        answers=answers or ["No episode of a model is scored."],
+        facts=list_facts(run_data),
         figures=[(name, CAPTIONS.get(name, name), image) for name, image in figure_images(run_data, figures).items()],
     )
 
 
-def render_template(template: str, **values: Any) -> str:
-    """Render a template of this folder; its policy allows its own style and script by hash, and nothing else."""
+def write_leaderboard(
+    leaderboard: Leaderboard, target: Path, title: str = "Leaderboard", comparison: RunComparison | None = None
+) -> Path:
+    """Write one page on several runs, with the differences of a comparison if there is one, and return its path.
+
+    Names link to the report page of their run if it has one.
+    """
+    pages = {run: folder / NAME for run, folder in leaderboard.folders.items()}
+    links = {
+        run: quote(os.path.relpath(page.resolve(), target.resolve().parent)) if page.is_file() else ""
+        for run, page in pages.items()
+    }
+    differences = comparison_tables(comparison) if comparison else ()
+    tables = [*leaderboard_tables(leaderboard, links), *differences]
+    return _write(target, ReportPage(title, tables, [visible(note, 600) for note in leaderboard.notes]))
+
+
+def _write(target: Path, page: ReportPage) -> Path:
+    """Write a page whose policy allows its own style and script by hash, and nothing else."""
     style = _read("report.css")
     script = f'"use strict";\n(() => {{\n{_read("tables.js")}}})();\n'
     policy = (
         "default-src 'none'; img-src data:; "
         f"style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'; form-action 'none'"
     )
-    loader = PackageLoader(__package__, ".")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.globals.update(
-        filter_values=filter_values, pluralize=pluralize, style=style, script=script, policy=policy
-    )
+    options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader(__package__, "."), autoescape=True, **options)
     environment.filters["visible"] = visible
-    return environment.get_template(template).render(**values)
+    template = environment.get_template("template.html.j2")
+    text = template.render(page=page, pluralize=pluralize, style=style, script=script, policy=policy)
+    safe_write.write(target, text.encode())
+    return target
 
 
 def _read(name: str) -> str:

@@ -7,7 +7,9 @@ import polars as pl
 
 from actors.playing.prompts import VERSIONS
 from actors.playing.turn_judge import turn_judge_key
+from envs import SCENARIOS
 from envs.plural import pluralize
+from envs.types import ERRORS
 from orchestrator.inspection.certificate import read_certificates, summarize
 from orchestrator.report.html.text import join_names, paper_order, visible
 from orchestrator.report.measures.clustering import describe_clusters
@@ -22,7 +24,6 @@ from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import judge_counts
 from sweeps.conditions import CONDITIONS
 from sweeps.protocol import Protocol
-from sweeps.spec import Sweep
 
 
 class Fact(NamedTuple):
@@ -35,23 +36,31 @@ class Fact(NamedTuple):
 def list_facts(run_data: RunData) -> list[Fact]:
     """Return what was run, on which data, with which versions."""
     sweep, rows, status = run_data.sweep, run_data.rows, read_status(run_data.folder)
-    facts = [
-        Fact("Played", _played(rows)),
-        Fact("Models", _model_names(run_data)),
-        Fact("Scenarios", join_names(paper_order(rows["scenario"]), 7)),
-        Fact("Conditions", join_names(paper_order(rows["condition"], CONDITIONS), 12)),
-        Fact("Data", _data(run_data)),
-        Fact("Decoding", _decoding(sweep)),
-        Fact("Prompt text", _prompt(run_data)),
-        Fact("Model input", visible(summarize(sweep.models, read_certificates(run_data.folder)), 600)),
-        Fact("Judge", _judge(run_data)),
-        Fact("Intervals", describe_clusters(run_data)),
-        Fact("Seed", str(sweep.seed)),
-        Fact("Cost", describe_resources(run_data)),
-        Fact("Workers", "".join(describe(run_data.folder))),
-        Fact("Program", _program(status)),
-    ]  # fmt: skip
-    return [fact for fact in facts if fact.text]
+    planned, finished = int(rows["planned"].sum()), int(rows["finished"].sum())
+    share, cells = format_share(finished, planned), pluralize(rows.height, "cell")
+    samplings = [(protocol, sweep.sampling_for(protocol)) for protocol in sweep.protocols]
+    versions = ", ".join(dict.fromkeys(VERSIONS[protocol] for protocol in sweep.protocols))
+    checked = run_data.samples and not run_data.episodes.is_empty()
+    facts = {
+        "Played": f"{finished:,} of {pluralize(planned, 'planned episode')} ({share}), {cells}",
+        "Models": join_names(order_models(rows["model"], run_data.baselines), 40),
+        "Scenarios": join_names(paper_order(rows["scenario"], SCENARIOS), 7),
+        "Conditions": join_names(paper_order(rows["condition"], CONDITIONS), 12),
+        "Data": _data(run_data),
+        "Decoding": "; ".join(
+            f"{protocol.label} {sampling.description}, at most {sampling.max_tokens:,} new tokens a reply"
+            for protocol, sampling in samplings
+        ),
+        "Prompt text": versions + (": the keys of the stored episodes agree with it" if checked else ", not checked"),
+        "Model input": visible(summarize(sweep.models, read_certificates(run_data.folder)), 600),
+        "Judge": _judge(run_data),
+        "Intervals": describe_clusters(run_data),
+        "Seed": str(sweep.seed),
+        "Cost": describe_resources(run_data),
+        "Workers": "".join(describe(run_data.folder)),
+        "Program": _program(status),
+    }
+    return [Fact(name, text) for name, text in facts.items() if text]
 
 
 def list_problems(run_data: RunData) -> list[str]:
@@ -61,24 +70,9 @@ def list_problems(run_data: RunData) -> list[str]:
         *(["the sweep is still running: this page is a snapshot"] if status.get("running") else []),
         *_unfinished(run_data.rows),
         *_given_up(status),
-        *_cut_short(run_data),
         *_errors(run_data),
-        *[visible(note, 400) for note in run_data.notes],
+        *(visible(note, 400) for note in run_data.notes),
     ]
-
-
-def _played(rows: pl.DataFrame) -> str:
-    planned, finished = int(rows["planned"].sum()), int(rows["finished"].sum())
-    episodes, cells = pluralize(planned, "planned episode"), pluralize(rows.height, "cell")
-    return f"{finished:,} of {episodes} ({format_share(finished, planned)}), {cells}"
-
-
-def _model_names(run_data: RunData) -> str:
-    names = order_models(run_data.rows["model"], run_data.baselines)
-    baselines = [name for name in names if name in run_data.baselines]
-    models = [name for name in names if name not in run_data.baselines]
-    text = f"{len(models)}: {join_names(models, 40)}" if models else "none"
-    return f"{text}; baselines: {join_names(baselines, 10)}" if baselines else text
 
 
 def _data(run_data: RunData) -> str:
@@ -91,21 +85,6 @@ def _data(run_data: RunData) -> str:
     return visible(text + part, 600)
 
 
-def _decoding(sweep: Sweep) -> str:
-    decodings = []
-    for protocol in sweep.protocols:
-        sampling = sweep.sampling_for(protocol)
-        decodings.append(f"{protocol.label} {sampling.description}, at most {sampling.max_tokens:,} new tokens a reply")
-    return "; ".join(decodings)
-
-
-def _prompt(run_data: RunData) -> str:
-    versions = join_names(list(dict.fromkeys(VERSIONS[protocol] for protocol in run_data.sweep.protocols)), 4)
-    if run_data.samples and not run_data.episodes.is_empty():
-        return f"{versions}: the keys of the stored episodes agree with it"
-    return f"{versions} in this program; without the data folder the stored keys cannot be checked against it"
-
-
 def _judge(run_data: RunData) -> str:
     if counts := judge_counts(run_data.folder, run_data.episodes.lazy()):
         return join_names([count.sentence(judge) for judge, count in counts.items()], 3)
@@ -113,15 +92,15 @@ def _judge(run_data: RunData) -> str:
         return "open-ended answers are not judged yet"
     if judge := run_data.sweep.turn_judge:
         return f"{turn_judge_key(judge)}: reads each answer before the next picture is shown"
-    if run_data.sweep.protocols == (Protocol.TOOLS,):
-        return "none: function calls are read by rule"
-    return "none: multiple choice is read by rule, as the package reads it"
+    calls = run_data.sweep.protocols == (Protocol.TOOLS,)
+    return f"none: {'function calls are' if calls else 'multiple choice is'} read by rule"
 
 
 def _program(status: Row) -> str:
     packages = status.get("packages") or {}
-    names = [name for name in ("proactive-sweep", "vllm", "transformers", "ray") if name in packages]
-    versions = [f"{name} {packages[name]}" for name in names]
+    versions = [
+        f"{name} {packages[name]}" for name in ("proactive-sweep", "vllm", "transformers", "ray") if name in packages
+    ]
     commit = f"commit {str(status['commit'])[:12]}" if status.get("commit") else ""
     python = f"Python {status['python']}" if status.get("python") else ""
     return visible(", ".join(part for part in (*versions, python, commit) if part) or "not recorded yet")
@@ -148,26 +127,16 @@ def _given_up(status: Row) -> Iterator[str]:
         yield f"{pluralize(len(cells), 'cell')} stopped ({join_names(cells, 2)}): {visible(reason, 300)}"
 
 
-def _cut_short(run_data: RunData) -> Iterator[str]:
-    for ending, reason in CUT_SHORT_REASONS.items():
-        rows = run_data.rows.filter(pl.col(ending) > 0)
-        if rows.height:
-            yield (
-                f"{pluralize(int(rows[ending].sum()), 'episode')} in {pluralize(rows.height, 'cell')} {reason}, counted "
-                "as not right; the table of cells has the upper bound of acc"
-            )
-
-
 def _errors(run_data: RunData) -> Iterator[str]:
+    """Yield the number of episodes that a limit cut short, and of those without an answer with their commonest causes."""
     rows = run_data.rows
-    total = int(rows["errors"].sum())
-    if not total:
-        return
-    kinds = {name: int(rows[name].sum()) for name in ("unprocessable", "refused", "failed")}
-    yield (
-        f"without an answer, left out of all measures: {pluralize(total, 'episode')} "
-        f"({', '.join(f'{n:,} {name}' for name, n in kinds.items() if n)})"
-    )
+    for ending, reason in CUT_SHORT_REASONS.items():
+        if count := int(rows[ending].sum()):
+            cells = pluralize(rows.filter(pl.col(ending) > 0).height, "cell")
+            yield f"{pluralize(count, 'episode')} in {cells} {reason}, counted as not right; cells.csv has bounds of acc"
+    if total := int(rows["errors"].sum()):
+        kinds = ", ".join(f"{n:,} {name}" for name in ERRORS if (n := int(rows[name].sum())))
+        yield f"without an answer, left out of all measures: {pluralize(total, 'episode')} ({kinds})"
     causes = run_data.episodes.filter(pl.col("error").is_not_null()).group_by("error").len().sort("len", "error")
-    for cause, count in causes.reverse().head(3).iter_rows():
+    for cause, count in causes.reverse().head(3).iter_rows() if total else ():
         yield f"{pluralize(count, 'time')}: {visible(cause, 240)}"

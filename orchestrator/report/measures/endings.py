@@ -8,14 +8,15 @@ the same sample. Without an oracle the kind is ``guessed``.
 """
 
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Move, State, Verdict
-from orchestrator.report.measures.mean_bounds import add_bounds
+from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
 from orchestrator.report.run_data import PICTURE_SIZE, RunData, cached_per_run, rank_of
+from orchestrator.report.statistics.clustered import estimate_mean, share_interval
 
 
 class EndingKind(StrEnum):
@@ -88,14 +89,13 @@ def ending_counts(run_data: RunData) -> pl.DataFrame:
 
 def _kind_bounds(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
     """Return one row per cell and kind that occurs in any cell: cell, kind, percent_low, percent_high."""
-    kinds = rows["kind"].unique().to_list()
-    wide = rows.with_columns((pl.col("kind") == kind).alias(kind) for kind in kinds)
-    bounds = add_bounds(rows.select("cell").unique(), wide, run_data, dict.fromkeys(kinds))
-    parts = [
-        bounds.select("cell", pl.lit(kind).alias("kind"), percent_low=f"{kind}_low", percent_high=f"{kind}_high")
-        for kind in kinds
-    ]
-    return pl.concat(parts) if parts else pl.DataFrame(schema=BOUNDS)
+    kinds, bounds = rows["kind"].unique().to_list(), []
+    for (cell,), part in add_clusters(rows, run_data).group_by("cell", maintain_order=True):
+        groups = cluster_numbers(part)
+        for kind in kinds:
+            mean = estimate_mean(100 * (part["kind"] == kind).cast(pl.Int64).to_numpy(), groups, unit=100)
+            bounds.append((cell, kind, *share_interval(mean, part.height)[1:]))
+    return pl.DataFrame(bounds, schema=BOUNDS, orient="row")
 
 
 @cached_per_run
@@ -112,24 +112,20 @@ def view_clarity(run_data: RunData) -> pl.DataFrame:
     return views.select("key", pl.coalesce(by_rules, by_oracle).alias("clear"))
 
 
-def state_from_view(row: tuple[str, int, str, int, int, int, int]) -> State:
+def state_from_view(row: tuple[Any, ...]) -> State:
     """Return the state before the last reply from a row of ``VIEW_COLUMNS``."""
     _, _, mode, frame, turn, across, along = row
     return State(frame=frame, turn=turn, across=across, along=along, mode=Mode(mode))
-
-
-def _playing_state(row: tuple[str, int, str, int, int, int, int]) -> State:
-    """Return the state in plain play: moves that were drawn at random show the same views as requested ones."""
-    state = state_from_view(row)
-    return state._replace(mode=Mode.PLAY) if state.mode is Mode.RANDOM else state
 
 
 def _clarity_by_rules(run_data: RunData, views: pl.DataFrame) -> pl.DataFrame:
     """Return the views with ``by_rules``: whether each shows the category, null without the sample."""
     telling = list[bool | None]()
     for row in views.iter_rows():
-        sample = run_data.samples.get(row[0], {}).get(row[1])
-        telling.append(None if sample is None else SCENARIOS[row[0]].telling(sample, _playing_state(row)))
+        sample, state = run_data.samples.get(row[0], {}).get(row[1]), state_from_view(row)
+        if state.mode is Mode.RANDOM:  # moves that were drawn at random show the same views as requested ones
+            state = state._replace(mode=Mode.PLAY)
+        telling.append(None if sample is None else SCENARIOS[row[0]].telling(sample, state))
     return views.with_columns(pl.Series("by_rules", telling, dtype=pl.Boolean))
 
 

@@ -74,24 +74,25 @@ def estimate(run_data: RunData) -> Estimates:
     """Estimate every cell and every average of a run."""
     limits, reference = suggestion_limits(run_data), run_data.reference_conditions
     episodes = dict(_split_cells(add_clusters(run_data.scored, run_data)))
-    bounded, rows = anytime_bounds(run_data, limits), list[dict[str, Any]]()
+    bounded, cells, averages = anytime_bounds(run_data, limits), list[dict[str, Any]](), list[dict[str, Any]]()
     groups: dict[tuple[str, ...], list[_Cell]] = {}
-    for row in run_data.rows.select(CELL).iter_rows(named=True):
-        if row["cell"] not in episodes:
-            continue
+    for row in run_data.rows.filter(pl.col("cell").is_in(list(episodes))).iter_rows(named=True):
         cell = _measure_cell(episodes[row["cell"]])
         estimates = _estimate_cell(cell, limits[row["scenario"], row["condition"]], row["condition"] in reference)
-        rows.append({"cell": row["cell"], **_flatten(_replace_bounds(estimates, bounded.get((row["cell"],), {})))})
+        cells.append({"cell": row["cell"], **_flatten(estimates, bounded.get((row["cell"],), {}))})
         groups.setdefault(tuple(row[name] for name in GROUP), []).append(cell)
-    averages = [
-        dict(zip(GROUP, names, strict=True))
-        | _flatten(_replace_bounds(_estimate_average(cells, names[1] in reference), bounded.get(names, {})))
-        for names, cells in groups.items()
-    ]
-    frames = _join_scores(run_data.rows, rows), _join_averages(run_data.rows, averages)
+    for names, parts in groups.items():
+        estimates = _estimate_average(parts, names[1] in reference)
+        averages.append({**dict(zip(GROUP, names, strict=True)), **_flatten(estimates, bounded.get(names, {}))})
+    # acc of cells is that of ``scores.metrics.score``, so both are equal to the last bit
+    scored, means = run_data.rows.select(*CELL, *COUNTS, "acc", "acc_bound"), average_over_scenarios(run_data.rows)
+    cell_rows = scored.join(_estimate_frame(cells, ("cell",)).drop("acc"), on="cell", how="left").sort("cell")
+    mean_rows = means.drop("acc", "ps").join(_estimate_frame(averages, GROUP), on=list(GROUP), how="left").sort(GROUP)
     is_certain = pl.col("model").is_in(list(run_data.certain))
     bounds = pl.col([f"{name}{end}" for name in MEASURES for end in ("_low", "_high")])
-    return Estimates(*(frame.with_columns(pl.when(~is_certain).then(bounds).name.keep()) for frame in frames))
+    return Estimates(
+        *(rows.with_columns(pl.when(~is_certain).then(bounds).name.keep()) for rows in (cell_rows, mean_rows))
+    )
 
 
 def anytime_bounds(run_data: RunData, limits: Mapping[tuple[str, str], int]) -> dict[tuple[str, ...], Intervals]:
@@ -108,20 +109,14 @@ def anytime_bounds(run_data: RunData, limits: Mapping[tuple[str, str], int]) -> 
         cell_limits = [max(limits[row["scenario"], row["condition"]], 1) for row in cells]
         for row, part, limit in zip(cells, parts, cell_limits, strict=True):
             if row["cell"] in full_sizes:
+                half_width = target_half_width(rule, rows, row)
                 intervals_by_name[row["cell"],] = anytime_intervals(
-                    [part], [full_sizes[row["cell"]]], target_half_width(rule, rows, row), limit
+                    [part], [full_sizes[row["cell"]]], half_width, limit
                 )
         points = target_half_width(rule, rows, cells[0]) / (len(cells) ** 0.5)
-        intervals_by_name[tuple(map(str, names))] = anytime_intervals(
-            parts, [row["full"] for row in cells], points, max(cell_limits)
-        )
+        intervals = anytime_intervals(parts, [row["full"] for row in cells], points, max(cell_limits))
+        intervals_by_name[tuple(map(str, names))] = intervals
     return intervals_by_name
-
-
-def _replace_bounds(estimates: Mapping[str, Estimate], bounds: Intervals) -> Mapping[str, Estimate]:
-    """Return the estimates with ``bounds`` in place of their own, widened to include the value."""
-    values = {name: estimates[name][0] for name in bounds}
-    return {**estimates, **{name: (v, min(v, bounds[name][0]), max(v, bounds[name][1])) for name, v in values.items()}}
 
 
 @cached_per_run
@@ -204,28 +199,24 @@ def _ratio_of_averages(cells: list[_Cell], column: str, asks: float) -> Mean:
     )
 
 
-def _flatten(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:
-    """Return each measure with ``_low`` and ``_high``, null without an interval; ``mean_turns`` is ps plus one."""
-    ps = estimates["ps"]
+def _flatten(estimates: Mapping[str, Estimate], bounds: Intervals) -> dict[str, float | None]:
+    """Return each measure with ``_low`` and ``_high``, null without an interval; ``mean_turns`` is ps plus one.
+
+    ``bounds`` replace a measure's own, widened to include its value.
+    """
     row: dict[str, float | None] = {}
-    for name, (value, low, high) in {**estimates, "mean_turns": (ps[0] + 1, ps[1] + 1, ps[2] + 1)}.items():
-        row[name] = value
-        row[f"{name}_low"], row[f"{name}_high"] = (None if np.isnan(end) else end for end in (low, high))
-    return row
+    for name, (value, low, high) in estimates.items():
+        if name in bounds:
+            low, high = min(value, bounds[name][0]), max(value, bounds[name][1])
+        row |= {
+            name: value,
+            f"{name}_low": None if np.isnan(low) else low,
+            f"{name}_high": None if np.isnan(high) else high,
+        }
+    ps = {f"mean_turns{end}": row[f"ps{end}"] for end in ("", "_low", "_high")}
+    return row | {name: None if turns is None else turns + 1 for name, turns in ps.items()}
 
 
 def _estimate_frame(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pl.DataFrame:
     measured = [f"{name}{end}" for name in MEASURES for end in ("", "_low", "_high")]
     return pl.DataFrame(rows, schema={**dict.fromkeys(names, pl.String), **dict.fromkeys(measured, pl.Float64)})
-
-
-def _join_scores(rows: pl.DataFrame, estimates_by_cell: list[dict[str, Any]]) -> pl.DataFrame:
-    """Join estimates to counts; acc is taken from ``scores.metrics.score``, so both are equal to the last bit."""
-    counts = rows.select(*CELL, *COUNTS, "acc", "acc_bound")
-    estimates = _estimate_frame(estimates_by_cell, ("cell",)).drop("acc")
-    return counts.join(estimates, on="cell", how="left").sort("cell")
-
-
-def _join_averages(rows: pl.DataFrame, averages: list[dict[str, Any]]) -> pl.DataFrame:
-    counts = average_over_scenarios(rows).drop("acc", "ps")
-    return counts.join(_estimate_frame(averages, GROUP), on=list(GROUP), how="left").sort(GROUP)

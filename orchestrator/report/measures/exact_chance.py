@@ -15,10 +15,9 @@ from envs.types import Ending, Mode, Sample, State
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
-from sweeps.conditions import Condition
 from sweeps.spec import Protocol
 
-NAMES = ("scenario", "condition", "protocol")
+NAMES = ["scenario", "condition", "protocol"]
 
 
 class BlindPlay(NamedTuple):
@@ -52,31 +51,26 @@ def blind_play(sample: Sample, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPl
 
 @cached_per_run
 def exact_chance(run_data: RunData) -> pl.DataFrame:
-    """Return one row per scenario and condition of multiple choice: scenario, condition, protocol, chance (percent), chance_ps.
+    """Return one row per scenario and condition of multiple choice: scenario, condition, protocol, exact (percent), chance_ps.
 
     Chances are means over the scenario's samples; a scenario whose samples cannot be read has no row.
     """
     cache: dict[tuple[object, ...], tuple[float, float]] = {}
-    rows = []
+    rows, seed = [], run_data.sweep.seed
     planned = run_data.planned.filter(protocol=Protocol.MCQA.value).select("scenario", "condition").unique()
     for scenario, name in planned.sort("scenario", "condition").iter_rows():
-        condition, samples = run_data.conditions.get(name), run_data.samples.get(scenario)
-        if condition is None or not samples:
+        condition, samples = run_data.conditions[name], run_data.samples.get(scenario, {}).values()
+        if not samples:
             continue
         rules = (scenario, condition.mode, condition.source, condition.shuffled)  # all that changes the chance
         if rules not in cache:
-            plays = [_play_condition(run_data, sample, condition) for sample in samples.values()]
+            shown = [(apply_condition(s, condition, seed), episode_seed(seed, scenario, s.id)) for s in samples]
+            plays = [blind_play(sample, condition.mode, own_seed) for sample, own_seed in shown]
             right, suggestions = (sum(column) / len(plays) for column in zip(*plays, strict=True))
             cache[rules] = 100 * right, suggestions
         rows.append((scenario, name, Protocol.MCQA.value, *cache[rules]))
-    numbers = {"chance": pl.Float64, "chance_ps": pl.Float64}
-    return pl.DataFrame(rows, schema={**dict.fromkeys(NAMES, pl.String), **numbers}, orient="row")
-
-
-def _play_condition(run_data: RunData, sample: Sample, condition: Condition) -> BlindPlay:
-    seed = run_data.sweep.seed
-    shown_sample = apply_condition(sample, condition, seed)
-    return blind_play(shown_sample, condition.mode, episode_seed(seed, sample.scenario, sample.id))
+    schema = {**dict.fromkeys(NAMES, pl.String), "exact": pl.Float64, "chance_ps": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 @cached_per_run
@@ -89,18 +83,14 @@ def lift_over_chance(run_data: RunData) -> pl.DataFrame:
     100 x lift / (100 - chance).
     """
     baseline = run_data.rows.filter(pl.col("model").is_in(run_data.models_of_policy("uniform")[:1]))
-    exact = exact_chance(run_data).rename({"chance": "exact"})
     limits = estimate(run_data).cells.select("cell", "acc_low", "acc_high")
-    rows = run_data.rows.select(*PLANNED_COLUMNS, "acc").join(exact, on=list(NAMES), how="left")
-    rows = rows.join(limits, on="cell", how="left")
-    rows = rows.join(baseline.select(*NAMES, pl.col("acc").alias("baseline")), on=list(NAMES), how="left")
-    source = pl.coalesce(*[pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in ("exact", "baseline")])
+    rows = run_data.rows.select(*PLANNED_COLUMNS, "acc").join(exact_chance(run_data), on=NAMES, how="left")
+    rows = rows.join(limits, on="cell", how="left").join(baseline.select(*NAMES, baseline="acc"), on=NAMES, how="left")
+    exact, chance = pl.col("exact"), pl.col("chance")
+    is_known = {name: pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in ("exact", "baseline")}
+    source = pl.coalesce(*is_known.values())
     rows = rows.with_columns(pl.coalesce("exact", "baseline").alias("chance"), source.alias("chance_source"))
-    above = pl.col("acc") - pl.col("chance")
-    possible = pl.when(pl.col("chance") < 100).then(100 * above / (100 - pl.col("chance")))
-    ends = [
-        pl.when(pl.col("chance_source") == "exact").then(pl.col(f"acc_{end}") - pl.col("chance")).alias(f"lift_{end}")
-        for end in ("low", "high")
-    ]
-    named = rows.with_columns(above.alias("lift"), *ends, possible.alias("of_possible"))
-    return named.drop("exact", "baseline", "acc_low", "acc_high").sort("cell")
+    above = pl.col("acc") - chance
+    ends = {"lift": above, "lift_low": pl.col("acc_low") - exact, "lift_high": pl.col("acc_high") - exact}
+    rows = rows.with_columns(**ends, of_possible=pl.when(chance < 100).then(100 * above / (100 - chance)))
+    return rows.drop("exact", "baseline", "acc_low", "acc_high").sort("cell")

@@ -15,9 +15,8 @@ from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.judge_agreement import disputed_answers
 from orchestrator.report.scores.metrics import BITS, verdict_bit
-from orchestrator.report.statistics.agreement import Confusion
 from orchestrator.report.statistics.clustered import average_means, estimate_mean, share_interval, t_interval
-from orchestrator.report.statistics.judge_error import Labels, prediction_powered, rogan_gladen
+from orchestrator.report.statistics.judge_error import Confusion, Labels, prediction_powered, rogan_gladen
 
 SOURCES = ("raw", "gold", "labels")
 SCHEMA = {

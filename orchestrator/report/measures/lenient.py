@@ -3,6 +3,8 @@
 Only replies that the benchmark could not parse are read again; each is the last of its episode. No score changes.
 """
 
+from typing import Any
+
 import polars as pl
 
 from actors.playing.prompts import apply_condition
@@ -11,12 +13,9 @@ from envs.answers import letter
 from envs.lenient import names_another, read_leniently
 from envs.types import Action, Ending
 from orchestrator.report.measures.endings import VIEW_COLUMNS, state_from_view
-from orchestrator.report.measures.mean_bounds import add_bounds
 from orchestrator.report.run_data import RunData, cached_per_run
 from sweeps.spec import Protocol
 
-READINGS = ("acc", "acc_lenient", "acc_lenient_most")
-"""Accuracy under each reading; ``_most`` is the accuracy if every episode that would go on ended right."""
 COUNTS = ("unparsable", "readable", "otherwise", "would_correct", "disagrees")
 
 
@@ -30,23 +29,19 @@ def lenient_readings(run_data: RunData) -> pl.DataFrame:
     """
     wrong = (pl.col("action") == Action.UNPARSABLE) & (pl.col("ending") == Ending.WRONG)
     last = run_data.last_turns.filter(wrong, protocol=Protocol.MCQA.value)  # judged replies are not read again
-    replies = last.select(*VIEW_COLUMNS, "reply", "condition").iter_rows()
-    readings = [_read_leniently(run_data, tuple(row[:7]), *row[7:]) for row in replies]
+    readings = [_read_leniently(run_data, row) for row in last.iter_rows(named=True)]
     schema = dict.fromkeys(("letter", "would"), pl.String)
     return last.select("key", "cell").hstack(pl.DataFrame(readings, schema=schema, orient="row"))
 
 
 @cached_per_run
 def leniency(run_data: RunData) -> pl.DataFrame:
-    """Return one row per planned cell of ``mcqa`` and ``oeg``: unparsable, readable, otherwise (episodes).
+    """Return one row per planned cell of ``mcqa`` and ``oeg``: scored, and counts of episodes (null where a sample is missing).
 
     ``unparsable`` counts endings with an unparsable reply, ``readable`` those of them with a lenient reading,
     ``otherwise`` those that it would not leave wrong, ``would_correct`` those that would be correct at once,
-    ``disagrees`` those whose letter and text differ. ``share_readable`` is percent of the unparsable,
-    ``share_otherwise`` percent of the scored episodes (null where a reply was read without its sample).
-
-    Accuracy in percent under two readings: ``acc``, the benchmark's own; ``acc_lenient`` counts those that would be correct at
-    once, ``acc_lenient_most`` also all that would go on, whose ending is unknown. Each has 95% bounds (``_low``, ``_high``).
+    ``disagrees`` those whose letter and text differ. Accuracy in percent under two readings: ``acc``, the benchmark's own;
+    ``acc_lenient`` counts those that would be correct at once, ``acc_lenient_most`` also all that would go on.
     """
     would, read = pl.col("would"), pl.col("letter").is_not_null()
     counts = lenient_readings(run_data).group_by("cell").agg(
@@ -62,67 +57,28 @@ def leniency(run_data: RunData) -> pl.DataFrame:
     rows = rows.join(counts, on="cell", how="left").with_columns(
         pl.col(COUNTS).fill_null(0), pl.col("unknown").fill_null(False)
     )
-    rows = add_bounds(rows, _read_episodes(run_data), run_data, dict.fromkeys(READINGS))
-    determined = pl.when(~pl.col("unknown"))
-    return rows.with_columns(
-        pl.when(pl.col("unparsable") > 0).then(100 * pl.col("readable") / pl.col("unparsable")).alias("share_readable"),
-        determined.then(pl.col("otherwise")).alias("otherwise"),
-        determined.then(pl.col("would_correct")).alias("would_correct"),
-        pl.when(~pl.col("unknown") & (pl.col("scored") > 0))
-        .then(100 * pl.col("otherwise") / pl.col("scored"))
-        .alias("share_otherwise"),
-        *_accuracy_columns(),
-    ).drop("unknown", "correct").sort("cell")  # fmt: skip
-
-
-def _read_episodes(run_data: RunData) -> pl.DataFrame:
-    """Return the scored episodes: cell, scenario, sample_id, and whether each is right under each of ``READINGS``."""
-    episodes = run_data.scored.select("key", "cell", "scenario", "sample_id", acc="correct")
-    joined = episodes.join(lenient_readings(run_data).select("key", "would"), on="key", how="left")
-    would = pl.col("would").fill_null("")
-    return joined.with_columns(
-        acc_lenient=pl.col("acc") | (would == "correct"),
-        acc_lenient_most=pl.col("acc") | would.is_in(["correct", "go on"]),
-    )
-
-
-def _accuracy_columns() -> list[pl.Expr]:
-    """Return accuracy under each reading with its bounds, null if unknown."""
-    lenient = ~pl.col("unknown")
-    gains = {
-        "acc": (pl.lit(True), pl.lit(0)),
-        "acc_lenient": (lenient, pl.col("would_correct")),
-        "acc_lenient_most": (lenient, pl.col("otherwise")),
-    }
+    known = pl.when(~pl.col("unknown"))
+    rows = rows.with_columns(known.then(pl.col("otherwise", "would_correct")).name.keep())
+    gains = {"acc": pl.lit(0), "acc_lenient": pl.col("would_correct"), "acc_lenient_most": pl.col("otherwise")}
     right, scored = pl.col("correct"), pl.col("scored")
-    values = [
-        pl.when(determined & (scored > 0)).then(100 * (right + gain) / scored).alias(name)
-        for name, (determined, gain) in gains.items()
-    ]
-    bounds = [
-        pl.when(determined).then(pl.col(f"{name}_{end}")).alias(f"{name}_{end}")
-        for name, (determined, _) in gains.items()
-        for end in ("low", "high")
-    ]
-    return [*values, *bounds]
+    accuracies = (pl.when(scored > 0).then(100 * (right + gain) / scored).alias(name) for name, gain in gains.items())
+    return rows.with_columns(accuracies).drop("unknown", "correct").sort("cell")
 
 
-def _read_leniently(
-    run_data: RunData, view: tuple[str, int, str, int, int, int, int], reply: str, condition: str
-) -> tuple[str | None, str | None]:
-    """Return the lenient letter, and what it would make of the episode."""
-    sample = run_data.samples.get(view[0], {}).get(view[1])
+def _read_leniently(run_data: RunData, row: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Return the lenient letter of a last turn, and what it would make of the episode."""
+    reply, sample = row["reply"], run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
     if sample is None:
         index = read_leniently(reply)
         return (None, "wrong") if index is None else (letter(index), None)
-    staged_sample = apply_condition(sample, run_data.conditions[condition], run_data.sweep.seed)
-    state, game = state_from_view(view), SCENARIOS[view[0]]
-    game_view = game.view(staged_sample, state)
-    options = (*game_view.options, *game_view.categories)
+    shown = apply_condition(sample, run_data.conditions[row["condition"]], run_data.sweep.seed)
+    state, game = state_from_view(tuple(row[name] for name in VIEW_COLUMNS)), SCENARIOS[row["scenario"]]
+    view = game.view(shown, state)
+    options = (*view.options, *view.categories)
 
     index = read_leniently(reply, len(options), options)
     if index is None or names_another(reply, index, options):
         return None, "wrong" if index is None else "disagrees"
-    after, turn = game.step(staged_sample, state, letter(index))
+    after, turn = game.step(shown, state, letter(index))
     goes_on = "wrong" if turn.move is None else "go on"
     return letter(index), "correct" if after.ending is Ending.CORRECT else goes_on

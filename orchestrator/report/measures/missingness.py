@@ -15,7 +15,7 @@ import polars as pl
 from envs.types import CUT_SHORT, ERRORS, Ending
 from orchestrator.report.measures.estimates import GROUP, suggestion_limits
 from orchestrator.report.measures.outcomes import NAMES, add_clusters, cluster_numbers
-from orchestrator.report.measures.paired_tests import SAMPLE_COLUMNS, is_significant
+from orchestrator.report.measures.paired import SAMPLE_COLUMNS, rank_bounds
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.statistics.clustered import (
@@ -26,7 +26,6 @@ from orchestrator.report.statistics.clustered import (
     t_interval,
     t_test,
 )
-from orchestrator.report.statistics.exact_tests import holm
 from sweeps.protocol import ZERO_SHOT, Protocol
 
 LEAST_MISSING = 0.01
@@ -51,11 +50,13 @@ def missing_bounds(run_data: RunData) -> pl.DataFrame:
     if affected_cells(run_data).is_empty():
         return pl.DataFrame(schema=SCHEMA)
     possible = possible_outcomes(run_data)
-    rows = [*_bound_rows(possible, ""), *_bound_rows(_condition_differences(possible), ZERO_SHOT)]
+    base = possible.filter(condition=ZERO_SHOT).drop("condition", "cluster")
+    others = possible.filter(pl.col("condition") != ZERO_SHOT)
+    differences = subtract(others.join(base, on=["model", *SAMPLE_COLUMNS], suffix="_other"))
+    rows = [*_bound_rows(possible, ""), *_bound_rows(differences, ZERO_SHOT)]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(list(SCHEMA)[:6])
 
 
-@cached_per_run
 def possible_outcomes(run_data: RunData) -> pl.DataFrame:
     """Return one row per ended episode of every model and condition with a cell from which more than 1% is missing.
 
@@ -113,13 +114,6 @@ def _judged_answers(run_data: RunData, episodes: pl.DataFrame) -> pl.DataFrame:
     return answers.select(*NAMES, unread.alias("error"), unread.alias("missing"), *ends)
 
 
-def _condition_differences(possible: pl.DataFrame) -> pl.DataFrame:
-    """Return every other condition minus zero-shot, on the samples that ended under both."""
-    base = possible.filter(condition=ZERO_SHOT).drop("condition", "cluster")
-    others = possible.filter(pl.col("condition") != ZERO_SHOT)
-    return subtract(others.join(base, on=["model", *SAMPLE_COLUMNS], suffix="_other"))
-
-
 def subtract(pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the differences of paired possible outcomes: the first's least minus the other's most, and the reverse.
 
@@ -156,10 +150,8 @@ def _bound_average(cells: Sequence[pl.DataFrame], measure: str, paired: bool) ->
     if len(cells) == 1 and scale == 100 and not paired:
         bounds = [share_interval(mean, cells[0].height) for mean in (least, most)]
     else:
-        lowest, highest = (
-            (-np.inf if paired else 0.0, np.inf) if measure == "ps" else (-100.0 if paired else 0.0, 100.0)
-        )
-        bounds = [t_interval(mean, lowest, highest) for mean in (least, most)]
+        highest = np.inf if measure == "ps" else 100.0
+        bounds = [t_interval(mean, -highest if paired else 0.0, highest) for mean in (least, most)]
     return (
         sum(cell.height for cell in cells), int(sum(cell["missing"].sum() for cell in cells)), value,
         least.value, bounds[0][1], most.value, bounds[1][2],
@@ -169,12 +161,8 @@ def _bound_average(cells: Sequence[pl.DataFrame], measure: str, paired: bool) ->
 def possible_mean(cells: Sequence[pl.DataFrame], measure: str, end: str) -> Mean:
     """Return the average over cells at one end of a measure, in percent, points, or suggestions."""
     scale = 1 if measure == "ps" else 100
-    return average_means(
-        [
-            estimate_mean(scale * cell[f"{measure}_{end}"].to_numpy(), cluster_numbers(cell), unit=scale)
-            for cell in cells
-        ]
-    )
+    name = f"{measure}_{end}"
+    return average_means([estimate_mean(scale * c[name].to_numpy(), cluster_numbers(c), unit=scale) for c in cells])
 
 
 def possible_ranks(
@@ -185,26 +173,16 @@ def possible_ranks(
     Empty unless more than 1% is missing from a cell of the models. A model ranks above another if it beats it in the worst case
     of its own missing episodes and the best case of the other's, by a test that is corrected over all pairs.
     """
-    affected = affected_cells(run_data).filter(
-        pl.col("model").is_in(list(names)), condition=condition, protocol=protocol
-    )
-    if affected.is_empty():
+    own = {"condition": condition, "protocol": protocol}
+    if affected_cells(run_data).filter(pl.col("model").is_in(list(names)), **own).is_empty():
         return {}
-    episodes = run_data.episodes.filter(pl.col("model").is_in(list(names)), condition=condition, protocol=protocol)
+    episodes = run_data.episodes.filter(pl.col("model").is_in(list(names)), **own)
     by_model = list_possible(run_data, episodes).partition_by("model", as_dict=True)
-    pairs = list(combinations(names, 2))
-    tests = [_test_pair(by_model[first,], by_model[second,]) for first, second in pairs]
-    sure = [is_significant(p) for p in holm(np.array([p for _, p in tests])).tolist()]
-    above, below = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-    for (first, second), (sign, _), certain in zip(pairs, tests, sure, strict=True):
-        if certain:
-            better, worse = (first, second) if sign > 0 else (second, first)
-            above[worse] += 1
-            below[better] += 1
-    return {name: (1 + above[name], len(names) - below[name]) for name in names}
+    pairs = combinations(names, 2)
+    return rank_bounds(names, ((a, b, *_test_pair(by_model[a,], by_model[b,])) for a, b in pairs))
 
 
-def _test_pair(first: pl.DataFrame, second: pl.DataFrame) -> tuple[int, float]:
+def _test_pair(first: pl.DataFrame, second: pl.DataFrame) -> tuple[float, float]:
     """Return the sign of the difference of averages and its p, or 0 and 1 if missing episodes could reverse the sign."""
     same = ["scenario", "sample_id"]
     differences = subtract(first.join(second.drop("cluster"), on=same, suffix="_other")).sort("scenario", "sample_id")

@@ -3,8 +3,7 @@
 Only models with complete cells are ranked, on the samples that all of them answered. A refused or unprocessable episode counts
 as wrong for its model, and the sample stays in the ranking; ``rank_least`` and ``rank_most`` bound the rank whatever the missing
 answers would have been. The scenarios are fixed, the samples are not: all true ranks lie in their bounds in 95% of runs, by
-tests that are corrected over all pairs (Klein, Wright and Wieczorek 2020, J. R. Stat. Soc. C 69:589-606; Mogstad, Romano, Shaikh
-and Wilhelm 2024, Rev. Econ. Stud. 91:476-518).
+tests that are corrected over all pairs (Klein, Wright and Wieczorek 2020, J. R. Stat. Soc. C 69:589-606).
 """
 
 from collections.abc import Sequence
@@ -13,10 +12,9 @@ import polars as pl
 
 from orchestrator.report.measures.missingness import possible_ranks
 from orchestrator.report.measures.outcomes import outcomes
-from orchestrator.report.measures.paired_tests import compare_averages, is_significant, model_pairs
+from orchestrator.report.measures.paired import PAIR, compare, model_pairs, rank_bounds
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import missing_episodes
-from orchestrator.report.statistics.exact_tests import holm
 from sweeps.protocol import ZERO_SHOT
 
 SCHEMA = {
@@ -34,8 +32,8 @@ def ranking(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     rank_low and rank_high (95% for all models together); rank_least and rank_most, null unless more than 1% is missing from a
     cell.
     """
-    pairs = model_pairs(run_data, condition, unanswered_as_wrong=True)
-    tests = compare_averages(pairs, ["model", "other", "protocol"])
+    _, tests = compare(model_pairs(run_data, condition, unanswered_as_wrong=True), PAIR)
+    tests = tests.with_columns(pl.col("p").fill_null(1.0)).select("model", "other", "difference", "p", "protocol")
     scored, rows = outcomes(run_data, unanswered_as_wrong=True).filter(condition=condition), []
     for protocol in scored["protocol"].unique().sort():
         names = _complete_models(run_data, condition, protocol)
@@ -43,7 +41,8 @@ def ranking(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
         if len(averages) < 2:
             continue
         own = tests.filter(pl.col("model").is_in(names) & pl.col("other").is_in(names), protocol=protocol)
-        possible, bounds = possible_ranks(run_data, condition, protocol, names), _rank_bounds(own, names)
+        possible = possible_ranks(run_data, condition, protocol, names)
+        bounds = rank_bounds(names, own.drop("protocol").iter_rows())
         for rank, name in enumerate(sorted(names, key=lambda name: (-averages[name], name)), 1):
             counts = (len(names), samples, rank, *bounds[name], *possible.get(name, (None, None)))
             rows.append((name, protocol, averages[name], *counts))
@@ -60,24 +59,14 @@ def _complete_models(run_data: RunData, condition: str, protocol: str) -> list[s
 
 def _shared_averages(scored: pl.DataFrame, names: Sequence[str]) -> tuple[dict[str, float], int]:
     """Return each model's average over scenarios on the samples that all models answered, and the number of those samples."""
-    rows = scored.filter(pl.col("model").is_in(list(names)))
-    sample = ["scenario", "sample_id"]
+    rows, sample = scored.filter(pl.col("model").is_in(list(names))), ["scenario", "sample_id"]
     shared = rows.filter(pl.len().over(sample) == len(names))
     if shared["scenario"].n_unique() < rows["scenario"].n_unique():
         return {}, 0
-    share = (100 * pl.col("correct").mean()).alias("correct")
-    means = shared.group_by("model", "scenario").agg(share).sort("model", "scenario")
+    means = (
+        shared.group_by("model", "scenario")
+        .agg((100 * pl.col("correct").mean()).alias("correct"))
+        .sort("model", "scenario")
+    )
     averages = dict(means.group_by("model", maintain_order=True).agg(pl.col("correct").mean()).iter_rows())
     return averages, shared.select(sample).n_unique()
-
-
-def _rank_bounds(tests: pl.DataFrame, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return the ranks of each model that are not excluded by the tests, corrected over all pairs."""
-    p = tests["p"].fill_null(1.0).to_numpy()
-    better, worse = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-    for row, adjusted in zip(tests.iter_rows(named=True), holm(p).tolist(), strict=True):
-        if is_significant(adjusted):
-            first, second = (row["model"], row["other"]) if row["difference"] > 0 else (row["other"], row["model"])
-            worse[first] += 1
-            better[second] += 1
-    return {name: (1 + better[name], len(names) - worse[name]) for name in names}

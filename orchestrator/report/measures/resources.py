@@ -19,29 +19,32 @@ def resources(run_data: RunData) -> pl.DataFrame:
     ``cost`` is in the currency of the prices; ``gpu_hours`` and ``kwh`` are null if not measured.
     """
     reused_keys = reused.read_reused(run_data.folder).filter(pl.col("judge").is_null()).select("key")
-    played = run_data.episodes.join(reused_keys, on="key", how="anti")
-    reused_counts = (
-        run_data.episodes.join(reused_keys, on="key", how="semi").group_by("cell").agg(pl.len().alias("reused"))
+    played, taken = (
+        run_data.episodes.join(reused_keys, on="key", how=how).group_by("cell") for how in ("anti", "semi")
     )
-    sums = played.group_by("cell").agg(
-        pl.len().alias("played"), pl.col("prompt_tokens", "reply_tokens", "cost").sum(), *cached_percentages()
+    tokens = pl.col("prompt_tokens", "reply_tokens", "cost").sum()
+    sums = played.agg(pl.len().alias("played"), tokens, *cached_percentages())
+    names, counts = (
+        ["cell", "model", "scenario", "condition", "protocol"],
+        ["played", "reused", "prompt_tokens", "reply_tokens"],
     )
-    names = run_data.planned.select("cell", "model", "scenario", "condition", "protocol").sort("cell")
-    rows = names.join(sums, on="cell", how="left").join(reused_counts, on="cell", how="left")
-    counts = ["played", "reused", "prompt_tokens", "reply_tokens"]
-    rows = rows.with_columns(pl.col(counts).cast(pl.Int64).fill_null(0), pl.col("cost").fill_null(0.0))
+    rows = run_data.planned.select(names).join(sums, on="cell", how="left")
+    rows = rows.join(taken.agg(pl.len().alias("reused")), on="cell", how="left")
+    rows = rows.with_columns(pl.col(counts).cast(pl.Int64).fill_null(0), pl.col("cost").fill_null(0.0)).sort("cell")
     rows = rows.join(run_data.rows.select("cell", *RESOURCE_COLUMNS), on="cell", how="left", maintain_order="left")
-    return rows.select(*names.columns, *counts, *CACHED, "cost", *RESOURCE_COLUMNS)
+    return rows.select(*names, *counts, *CACHED, "cost", *RESOURCE_COLUMNS)
 
 
 def describe_resources(run_data: RunData) -> str:
     """Return the sum over all cells as a sentence; empty if nothing is known."""
-    rows = resources(run_data)
-    hours, cost, energy = (float(rows[name].sum()) for name in ("gpu_hours", "cost", "kwh"))
-    tokens = int(rows["prompt_tokens"].sum()) + int(rows["reply_tokens"].sum())
-    parts = [f"{hours:,.1f} GPU-hours" if hours else "", f"{energy:,.2f} kWh" if energy else ""]
-    parts += [f"{cost:,.2f} paid to services" if cost else "", f"{tokens:,} tokens" if tokens else ""]
-    parts.append(engine_cache.describe_percentages(run_data.episodes.select(cached_percentages()).to_dicts()[0]))
-    reused_count = int(rows["reused"].sum())
-    parts += [f"{pluralize(reused_count, 'episode')} taken over from other runs" if reused_count else ""]
-    return ", ".join(part for part in parts if part)
+    sums = resources(run_data).sum().row(0, named=True)
+    cached = run_data.episodes.select(cached_percentages()).to_dicts()[0]
+    parts = {
+        f"{sums['gpu_hours']:,.1f} GPU-hours": sums["gpu_hours"],
+        f"{sums['kwh']:,.2f} kWh": sums["kwh"],
+        f"{sums['cost']:,.2f} paid to services": sums["cost"],
+        f"{sums['prompt_tokens'] + sums['reply_tokens']:,} tokens": sums["prompt_tokens"],
+        engine_cache.describe_percentages(cached): True,
+        f"{pluralize(sums['reused'], 'episode')} taken over from other runs": sums["reused"],
+    }
+    return ", ".join(text for text, amount in parts.items() if amount and text)

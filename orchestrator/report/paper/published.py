@@ -1,4 +1,7 @@
-"""The published figures of the paper as one table (source: published_tables/README.md); no measure depends on them."""
+"""The published figures of the paper as one table (source: published_tables/README.md), and why a run is not comparable.
+
+No measure depends on them.
+"""
 
 import re
 from collections.abc import Mapping
@@ -12,6 +15,8 @@ from envs.plural import pluralize
 from envs.samples import OPEN_ENDED, paper_ids
 from orchestrator.report.run_data import RunData, cached_per_run
 from sweeps.protocol import OPEN_ENDED_CONDITIONS, ZERO_SHOT, Protocol
+from sweeps.sampling import AS_THE_PACKAGE, Sampling
+from sweeps.spec import OpenEnded
 
 FOLDER = Path(__file__).with_name("published_tables")
 AVERAGE = "avg"
@@ -163,3 +168,32 @@ def _foreign_reason(scenario: str, run_data: RunData, pictures: pl.DataFrame) ->
         if images and not images[0].startswith(name):
             return f"other data: sample {number} is {images[0][:80]}, and the published one is {name}*"
     return ""
+
+
+def decoding_mismatch(sampling: Sampling) -> str | None:
+    """Return why decoding is not comparable (another temperature or number of new tokens), or None."""
+    paper = Sampling()
+    if (sampling.temperature, sampling.max_tokens) == (paper.temperature, paper.max_tokens):
+        return None
+    theirs = f"each checkpoint's generation_config with at most {paper.max_tokens}"
+    return f"decoded otherwise than the paper: {_describe(sampling)}, instead of {theirs}"
+
+
+def sampling_mismatch(sampling: Sampling) -> str | None:
+    """Return why open-ended answers are not decoded as in the package's example (sampled, no tight limit), or None."""
+    is_sampled = sampling.temperature > 0 or (sampling.checkpoint and sampling.sampled)
+    fewest = OpenEnded().sampling.max_tokens
+    if is_sampled and sampling.max_tokens >= fewest:
+        return None
+    return f"answered otherwise than in the paper: {_describe(sampling)}, instead of sampled with a limit of {fewest:,} or more"
+
+
+def decoding_note(sampling: Sampling, protocol: str) -> str:
+    """Return how the decoding of compared figures differs from the package's; empty if it does not."""
+    package = Sampling(checkpoint=True) if protocol == "mcqa" else AS_THE_PACKAGE
+    differs = f"decoding of {protocol} differs: ours {_describe(sampling)}; the package's {_describe(package)}"
+    return "" if sampling == package else f'{differs} (sampling = "checkpoint")'
+
+
+def _describe(sampling: Sampling) -> str:
+    return f"{sampling.description}, at most {sampling.max_tokens:,} new tokens"

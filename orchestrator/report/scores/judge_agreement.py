@@ -1,6 +1,5 @@
 """The judge whose verdicts are reported, and the agreement between judges, from the verdicts in a run folder."""
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -11,13 +10,13 @@ import polars as pl
 from actors.playing.judge_runner import judge_key
 from envs.errors import RunFolderError
 from orchestrator.report.scores.metrics import BITS
-from orchestrator.report.statistics.reader_agreement import krippendorff_alpha, paired_kappa
+from orchestrator.report.statistics.judge_error import paired_kappa
 from orchestrator.storage.verdict_store import judge_names, verdicts
 from sweeps.load import build_judge as load_judge
 from sweeps.spec import Judge, Sweep
 from sweeps.sweep_file import override_key
 
-KAPPA, ALPHA = ("kappa", "kappa_low", "kappa_high"), ("alpha", "alpha_low", "alpha_high")
+KAPPA = ("kappa", "kappa_low", "kappa_high")
 
 
 def own_judge_key(sweep: Sweep) -> str:
@@ -74,7 +73,8 @@ def agreement(folder: Path) -> pl.DataFrame:
     Columns: judge, other, bit, answers (with verdicts of both), equal (percent), kappa with its 95% interval (Cohen 1960; null
     if chance agreement is 1), first_yes and other_yes (percent of yes of each). Sorted by judge, other, bit.
     """
-    judged = _read_verdicts(folder)
+    stored = verdicts(folder).filter(pl.col("aggregate").is_not_null())
+    judged = stored.select("key", "judge", *BITS).collect()
     rows = []
     for first_judge, second_judge in combinations(judge_names(folder), 2):
         both = judged.filter(judge=first_judge).join(judged.filter(judge=second_judge), on="key", suffix="_other")
@@ -103,29 +103,3 @@ def _compare_bits(first: pl.Series, second: pl.Series) -> dict[str, float | int 
         "first_yes": 100 * yes / n,
         "other_yes": 100 * other_yes / n,
     }
-
-
-def jury(folder: Path) -> pl.DataFrame:
-    """Return one row per bit for all judges together, from the answers that at least two of them read.
-
-    Columns: bit, judges, answers, alpha with its 95% interval (Krippendorff; null if all say the same), majority_yes (percent
-    of answers for which more than half of their judges say yes), split (percent for which they differ).
-    """
-    judged, rows = _read_verdicts(folder), []
-    for bit in BITS:
-        counts = judged.group_by("key").agg(pl.col(bit).sum().cast(pl.Int64).alias("yes"), pl.len().alias("n"))
-        counts = counts.filter(pl.col("n") > 1).with_columns(no=pl.col("n") - pl.col("yes"))
-        alpha = krippendorff_alpha(Counter(counts.select("yes", "no").iter_rows()))
-        yes, no = pl.col("yes"), pl.col("no")
-        shares = counts.select(majority=100 * (yes > no).mean(), split=100 * ((yes > 0) & (no > 0)).mean()).row(0)
-        rows.append((bit, judged["judge"].n_unique(), counts.height, *(alpha or (None, None, None)), *shares))
-    schema = {
-        "bit": pl.String,
-        **dict.fromkeys(("judges", "answers"), pl.Int64),
-        **dict.fromkeys((*ALPHA, "majority_yes", "split"), pl.Float64),
-    }
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _read_verdicts(folder: Path) -> pl.DataFrame:
-    return verdicts(folder).filter(pl.col("aggregate").is_not_null()).select("key", "judge", *BITS).collect()

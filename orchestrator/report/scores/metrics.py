@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from envs import SCENARIOS
+from envs.samples import paper_ids
 from envs.types import CUT_SHORT, ERRORS, UNSCORED, Ending, Mode
 from orchestrator.report.scores.answer import ANSWERS, IF_ASKED, answer_columns, answer_counts
 from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
@@ -20,6 +21,7 @@ from orchestrator.storage import checksums
 from orchestrator.storage.engine_cache import CACHED, cached_percentages
 from orchestrator.storage.schemas import VERDICTS
 from sweeps.conditions import CONDITIONS
+from sweeps.protocol import ZERO_SHOT
 
 PLANNED_COLUMNS = ("model", "scenario", "condition", "protocol", "cell", "planned")
 """Columns of the table of planned cells."""
@@ -154,6 +156,14 @@ def missing_episodes(columns: Container[str]) -> pl.Expr:
     if "answered" not in columns:
         return missing
     return missing + (pl.col("answered") - pl.col("judged") - pl.col("unjudged")).fill_null(0)
+
+
+def is_headline(rows: pl.DataFrame) -> bool:
+    """Return True if rows of cells are those of ``HEADLINE``: zero-shot multiple choice on all samples that the filter keeps."""
+    if set(rows.select("condition", "protocol").iter_rows()) != {(ZERO_SHOT, "mcqa")}:
+        return False
+    sizes = set(rows.select("scenario", "planned").iter_rows())
+    return sizes == {(scenario, len(ids)) for scenario, ids in paper_ids().items()}
 
 
 def write_results(folder: Path, rows: pl.DataFrame) -> None:

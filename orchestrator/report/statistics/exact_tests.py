@@ -1,12 +1,10 @@
 """McNemar's exact test of paired differences, its power, and Holm's correction."""
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr  # type: ignore[import-untyped]
 
-from orchestrator.report.statistics.clustered import Floats, Integers
+from orchestrator.report.statistics.clustered import Floats
 
 ALPHA, POWER = 0.05, 0.8
 DETECTABLE_DIGITS = 1e-4
@@ -31,18 +29,18 @@ def holm(p: Floats, family: int = 0) -> Floats:
     return adjusted
 
 
-def detectable(n: int, discordant: float, alpha: float = ALPHA, power: float = POWER) -> float | None:
-    """Return the smallest true difference (points) that McNemar's exact test detects with this power among ``n`` pairs.
+def detectable(n: int, discordant: float, alpha: float = ALPHA) -> float | None:
+    """Return the smallest true difference (points) that McNemar's exact test detects in 80% of cases among ``n`` pairs.
 
     ``discordant`` is the share of discordant pairs, ``alpha`` the level that p must not exceed: for one comparison of a
     family, alpha divided by the family. None if it does not even detect that all discordant pairs go one way.
     """
-    if n <= 0 or not 0 < discordant <= 1 or mcnemar_power(n, discordant, discordant, alpha) < power:
+    if mcnemar_power(n, discordant, discordant, alpha) < POWER:
         return None
     low, high = 0.0, discordant
     while high - low > DETECTABLE_DIGITS:
         middle = (low + high) / 2
-        low, high = (low, middle) if mcnemar_power(n, discordant, middle, alpha) >= power else (middle, high)
+        low, high = (low, middle) if mcnemar_power(n, discordant, middle, alpha) >= POWER else (middle, high)
     return 100 * high
 
 
@@ -54,19 +52,10 @@ def mcnemar_power(n: int, discordant: float, difference: float, alpha: float) ->
     """
     from scipy.stats import binom  # type: ignore[import-untyped]  # imports for a second; the table of `run` needs no power
 
-    pairs, critical, chances = _discordant_pairs(n, discordant, alpha)
-    share = (discordant + difference) / (2 * discordant)
-    rejected = binom.sf(pairs - critical - 1, pairs, share) + binom.cdf(critical, pairs, share)
-    return float((chances * rejected).sum())
-
-
-@lru_cache(maxsize=1)
-def _discordant_pairs(n: int, discordant: float, alpha: float) -> tuple[Integers, Floats, Floats]:
-    """Return numbers of discordant pairs, the largest count of the rarer kind that is significant in each, and their chances."""
-    from scipy.stats import binom
-
     spread = 6 * np.sqrt(n * discordant * (1 - discordant)) + 1
     pairs = np.arange(max(0, int(n * discordant - spread)), min(n, int(n * discordant + spread)) + 1)
-    critical = binom.ppf(alpha / 2, pairs, 0.5)
+    critical = binom.ppf(alpha / 2, pairs, 0.5)  # the largest significant count of the rarer kind
     critical = np.where(binom.cdf(critical, pairs, 0.5) > alpha / 2, critical - 1, critical)
-    return pairs, critical, binom.pmf(pairs, n, discordant)
+    share = (discordant + difference) / (2 * discordant)
+    rejected = binom.sf(pairs - critical - 1, pairs, share) + binom.cdf(critical, pairs, share)
+    return float((binom.pmf(pairs, n, discordant) * rejected).sum())

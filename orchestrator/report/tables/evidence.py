@@ -1,81 +1,139 @@
-"""The tables that go beyond the paper's: paired changes, ranks, chance, endings, and measures of packages."""
+"""The tables that go beyond the paper's: the answer, paired changes, ranks, chance, endings, missing replies, cost, packages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 
 from envs import in_paper_order
+from envs.plural import pluralize
 from orchestrator.report.measures.endings import EndingKind, ending_counts
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.exact_chance import lift_over_chance
-from orchestrator.report.measures.families import comparisons, count_tests, primary_condition
-from orchestrator.report.measures.paired_tests import is_significant
+from orchestrator.report.measures.lenient import leniency
+from orchestrator.report.measures.missingness import missing_bounds
+from orchestrator.report.measures.paired import comparisons, count_tests, primary_condition
 from orchestrator.report.measures.ranking import ranking
+from orchestrator.report.measures.resources import resources
 from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.metrics import ANSWER_COLUMNS
 from orchestrator.report.scores.package_measures import COUNT_SUFFIX, measure_names
-from orchestrator.report.statistics.exact_tests import ALPHA
+from orchestrator.report.tables.model_input import certificate_rows
 from orchestrator.report.tables.parts import (
+    AVERAGE,
     Row,
     by_column,
-    change_cell,
-    format_range,
+    measure_cell,
     model_conditions,
+    number_cell,
+    order_models,
     scenario_cells,
     signed_cell,
 )
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
+from orchestrator.storage.replica_time import HELD, time_by_group
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Protocol
+
+MODEL = Column("model", number=False)
+GROUP = ("model", "scenario", "condition", "protocol")
+ANSWER = {
+    "asks": "episodes whose first reply is a suggestion",
+    "right_if_asked": "of the episodes that ask, those that end with the right category",
+    "limit_if_asked": "of the episodes that ask, those that still ask at the last turn",
+    "gave_up_at_once": "episodes whose first reply is the abstention",
+    "guessed_at_once": "episodes whose first reply is a category, right or wrong",
+    "unreadable_at_once": "episodes whose first reply names no option, or is empty",
+    "unreadable": "episodes that a reply ended which names no option, at any turn",
+}
+ANSWER_HEADS = ("asks", "right if asked", "to the limit", "gave up", "guessed", "unreadable first", "unreadable")
+COST = {
+    "played": "episodes that were played here; those taken over from other runs cost nothing",
+    "tokens": "prompts and replies, as the engine counts them",
+    "cost": "paid to the service, in the currency of its prices",
+    "GPU-hours": "time in which replicas played, times their GPUs; loading is not included",
+    "kWh": "of the cluster's GPUs by the drivers' power readings, shared by GPU-hours",
+    "playing": "share of the time that its replicas held in which they played",
+}
+MOST_ROWS = 40
+"""Number of rows of missing replies; ``missing.csv`` has all."""
 
 
 def _label(model: str, condition: str, protocol: str) -> str:
     return f"{model}, {condition}" + ("" if protocol == Protocol.MCQA else f" ({protocol})")
 
 
+def answer_table(run_data: RunData) -> Table:
+    """Return the shares of episodes by their first reply, averaged over scenarios, a line per model and condition."""
+    cells, averages = (frame.drop_nulls("asks") for frame in estimate(run_data))
+    lines, ranked = [], 0
+    for model, condition, protocols in model_conditions(run_data, averages):
+        for row in protocols.iter_rows(named=True):
+            lines.append(line(_label(model, condition, row["protocol"]), [measure_cell(row, name) for name in ANSWER]))
+            ranked += model not in run_data.baselines
+    frames = (cells, averages.with_columns(scenario=pl.lit(AVERAGE)))
+    numbers = pl.concat([frame.select(*GROUP, *ANSWER_COLUMNS) for frame in frames]).sort(GROUP)
+    notes = (
+        "Percent of episodes with 95% intervals, averaged over scenarios.",
+        "Asks, gave up, guessed and unreadable first sum to 100.",
+    )
+    heads = (MODEL, *map(Column, ANSWER_HEADS, ANSWER.values()))
+    title = "Does the model ask, and is it then right?"
+    return Table("answer", title, heads, tuple(lines), numbers, ranked, notes, fold_baselines=True, is_open=True)
+
+
 def paired_table(run_data: RunData) -> Table:
     """Return the change of each condition against zero-shot on the same samples, a line per model and condition."""
     cells, averages = comparisons(run_data).conditions, comparisons(run_data).condition_averages
-    model_rows = run_data.models_or_baselines(averages)
+    rows = run_data.models_or_baselines(averages)
+    ordered = [part.sort("protocol") for _, _, part in model_conditions(run_data, rows)]
+    primary = primary_condition(run_data.sweep)
+    notes = [
+        f"Points of accuracy with 95% intervals. * p < 0.05 after Holm's correction: the primary endpoint, average accuracy "
+        f"under {primary}, over models; all others as one family of {count_tests(run_data):,} tests. "
+        "= proven to be within the margin.",
+    ]
+    asked = rows.drop_nulls("ps_difference")
+    if asked.height and not (asked["loops_difference"] != 0).any():
+        notes.append(
+            "No episode ended at the turn limit more or less often, so differences by such episodes are not seen."
+        )
+    table = change_table(pl.concat(ordered) if ordered else rows, cells)
+    title = "Change against zero-shot on the same samples"
+    return replace(table, name="paired", title=title, notes=tuple(notes), is_open=True)
+
+
+def change_table(averages: pl.DataFrame, cells: pl.DataFrame) -> Table:
+    """Return a line per average difference: accuracy, suggestions and loops with intervals, then accuracy in each scenario."""
     scenarios, lines = in_paper_order(cells["scenario"]), list[Line]()
-    for model, condition, part in model_conditions(run_data, model_rows):
-        for mean in part.sort("protocol").iter_rows(named=True):
-            rows = by_column(cells.filter(model=model, condition=condition, protocol=mean["protocol"]))
-            ps = signed_cell(mean, "ps_difference", 2, "*" if is_significant(mean["ps_p_holm"]) else "")
-            changes = [change_cell(rows.get(scenario)) for scenario in scenarios]
-            parts = [change_cell(mean, interval=True), ps, signed_cell(mean, "loops_difference"), *changes]
-            lines.append(line(_label(model, condition, mean["protocol"]), parts))
+    for mean in averages.iter_rows(named=True):
+        same = {name: mean[name] for name in ("run", "model", "condition", "protocol") if name in mean}
+        rows = by_column(cells.filter(**same))
+        changes = [signed_cell(rows.get(name), "difference", interval=False, p="p_holm") for name in scenarios]
+        asking = signed_cell(mean, "ps_difference", 2, p="ps_p_holm"), signed_cell(mean, "loops_difference")
+        label = _label(mean["model"], mean["condition"], mean["protocol"])
+        lines.append(line(label, [signed_cell(mean, "difference", p="p_holm"), *asking, *changes]))
     heads = (
-        Column("model", number=False),
+        MODEL,
         Column("accuracy", "mean over the condition's scenarios, points"),
         Column("suggestions", "per episode, mean over scenarios"),
         Column("to the limit", "episodes that end at the turn limit, points"),
         *(Column(scenario, "accuracy, points") for scenario in scenarios),
     )
-    title = "Change against zero-shot on the same samples"
-    return Table("paired", title, heads, tuple(lines), cells, notes=_family_notes(run_data, averages), is_open=True)
-
-
-def _family_notes(run_data: RunData, averages: pl.DataFrame) -> tuple[str, ...]:
-    """Return how stars are given, and in whose change of suggestions the episodes at the turn limit weigh."""
-    notes = [
-        f"Points of accuracy with 95% intervals. * p < {ALPHA} after Holm's correction: the primary endpoint, average accuracy "
-        f"under {primary_condition(run_data.sweep)}, over models; all others as one family of {count_tests(run_data):,} tests. "
-        "= proven to be within the margin.",
-    ]
-    asked = run_data.models_or_baselines(averages).drop_nulls("ps_difference")
-    if asked.height and not (asked["loops_difference"] != 0).any():
-        notes.append(
-            "No episode ended at the turn limit more or less often, so differences by such episodes are not seen."
-        )
-    return tuple(notes)
+    return Table("", "", heads, tuple(lines), cells)
 
 
 def ranking_table(run_data: RunData) -> Table:
     """Return the order of the models with complete cells, with the ranks that are not excluded."""
-    numbers = ranking(run_data)
-    lines = tuple(line(row["model"], _rank_cells(row)) for row in numbers.filter(protocol="mcqa").iter_rows(named=True))
+    numbers, lines = ranking(run_data), list[Line]()
+    for row in numbers.filter(protocol="mcqa").iter_rows(named=True):
+        bounds = f"{row['rank_low']} to {row['rank_high']}"
+        least = MISSING if row["rank_least"] is None else TableCell(f"{row['rank_least']} to {row['rank_most']}")
+        counts = number_cell(row["average"]), number_cell(row["n"], ",d"), number_cell(row["rank"], "d")
+        lines.append(line(row["model"], [*counts, TableCell(bounds, row["rank_low"]), least]))
     heads = (
-        Column("model", number=False),
+        MODEL,
         Column("accuracy", "average over scenarios, on the samples that all of them answered"),
         Column("samples"),
         Column("rank"),
@@ -83,15 +141,7 @@ def ranking_table(run_data: RunData) -> Table:
         Column("whatever is missing", "the same, however the missing episodes would have ended"),
     )
     notes = ("A missing answer counts as wrong. Scenarios count as fixed, samples as drawn.",)
-    return Table("ranking", f"Ranks under {ZERO_SHOT}", heads, lines, numbers, len(lines), notes, is_open=True)
-
-
-def _rank_cells(row: Row) -> Iterable[TableCell]:
-    yield TableCell(f"{row['average']:.1f}", row["average"])
-    yield TableCell(f"{row['n']:,}", row["n"])
-    yield TableCell(str(row["rank"]), row["rank"])
-    yield TableCell(f"{row['rank_low']} to {row['rank_high']}", row["rank_low"])
-    yield MISSING if row["rank_least"] is None else TableCell(f"{row['rank_least']} to {row['rank_most']}")
+    return Table("ranking", f"Ranks under {ZERO_SHOT}", heads, tuple(lines), numbers, len(lines), notes, is_open=True)
 
 
 def chance_table(run_data: RunData) -> Table:
@@ -114,35 +164,100 @@ def endings_table(run_data: RunData) -> Table:
     """Return how the episodes of each model and condition ended, percent averaged over scenarios."""
     numbers = ending_counts(run_data)
     model_rows = run_data.models_or_baselines(numbers.filter(protocol="mcqa"))
-    kinds, lines = [kind.value for kind in EndingKind if kind.value in set(model_rows["kind"])], list[Line]()
+    kinds, lines = [kind for kind in EndingKind if kind.value in set(model_rows["kind"])], list[Line]()
     for model, condition, part in model_conditions(run_data, model_rows):
-        scenarios = part["scenario"].n_unique()
-        sums = dict(part.group_by("kind").agg(pl.col("percent").sum() / scenarios).iter_rows())
-        cells = [TableCell(f"{sums[kind]:.1f}", sums[kind]) if kind in sums else MISSING for kind in kinds]
-        lines.append(line(f"{model}, {condition}", cells))
-    about = {kind.value: kind.meaning for kind in EndingKind}
-    heads = (Column("model", number=False), *(Column(kind, about[kind]) for kind in kinds))
+        share = pl.col("percent").sum() / part["scenario"].n_unique()
+        sums = dict(part.group_by("kind").agg(share).iter_rows())
+        lines.append(line(f"{model}, {condition}", [number_cell(sums.get(kind.value)) for kind in kinds]))
+    heads = (MODEL, *(Column(kind.value, kind.meaning) for kind in kinds))
     notes = ("Percent of finished episodes, averaged over scenarios; endings.csv has every cell with intervals.",)
     return Table("endings", "How episodes ended", heads, tuple(lines), numbers, notes=notes)
 
 
-def package_measure_tables(run_data: RunData) -> list[Table]:
-    """Return a table per measure of an installed package: its mean in each cell, with its 95% interval."""
-    return [_package_measure_table(run_data, name) for name in measure_names(run_data.rows.columns)]
+def missing_table(run_data: RunData) -> Table:
+    """Return the bounds of accuracy where more than 1% is missing, and accuracy under another reading of unreadable replies."""
+    numbers = missing_bounds(run_data)
+    is_cell, share = pl.col("scenario") != AVERAGE, pl.col("missing") / pl.col("n")
+    rows = numbers.filter(measure="acc").sort(is_cell, -share, "model", maintain_order=True)
+    lines = [_bounds_line(row) for row in rows.head(MOST_ROWS).iter_rows(named=True)]
+    notes = [f"{pluralize(rows.height - MOST_ROWS, 'more row')} in missing.csv"] if rows.height > MOST_ROWS else []
+    heads = (
+        MODEL,
+        Column("scenario", number=False),
+        Column("what", "whose figures vary", number=False),
+        Column("episodes", "missing, cut short by a limit, or unreadable"),
+        Column("shown", "accuracy or change of accuracy, as in the other tables"),
+        Column("least to most", "in brackets the 95% intervals of both"),
+    )
+    lines += _reading_lines(run_data)
+    return Table("missing", "Missing and unreadable replies", heads, tuple(lines), numbers, notes=tuple(notes))
 
 
-def _package_measure_table(run_data: RunData, name: str) -> Table:
-    rows = run_data.rows.filter(pl.col(f"{name}{COUNT_SUFFIX}") > 0)
-    scenarios, lines = in_paper_order(rows["scenario"]), list[Line]()
-    for model, condition, part in model_conditions(run_data, rows):
-        for (protocol,), cells in part.group_by(["protocol"], maintain_order=True):
-            means = scenario_cells(cells, scenarios, lambda row: _mean_cell(row, name))
-            lines.append(line(_label(model, condition, str(protocol)), means))
-    names = ("cell", "model", "scenario", "condition", "protocol")
-    numbers = rows.select(*names, name, f"{name}_low", f"{name}_high", f"{name}{COUNT_SUFFIX}")
-    title = f"{name}: mean over episodes (a package's measure)"
-    return Table(f"measure-{name}", title, columns("model", scenarios), tuple(lines), numbers, len(lines))
+def _bounds_line(row: Row) -> Line:
+    ends = [row[name] for name in ("value", "least", "most", "least_low", "most_high")]
+    texts = ["-" if end is None else format_signed(end) if row["against"] else f"{end:.1f}" for end in ends]
+    share = 100 * row["missing"] / row["n"]
+    return (
+        TableCell(f"{row['model']}, {row['condition']}"),
+        TableCell(row["scenario"]),
+        TableCell(f"missing, against {row['against']}" if row["against"] else "missing"),
+        TableCell(f"{row['missing']:,} of {row['n']:,}", share, f"{share:.1f}%"),
+        TableCell(texts[0], row["value"]),
+        TableCell(f"{texts[1]} to {texts[2]}", row["least"], f"{texts[3]} to {texts[4]}"),
+    )
 
 
-def _mean_cell(row: Row, name: str) -> TableCell:
-    return TableCell(f"{row[name]:.1f}", row[name], format_range(row, name))
+def _reading_lines(run_data: RunData) -> Iterator[Line]:
+    """Yield a line per model with unreadable replies: zero-shot accuracy if a tolerant rule reads them."""
+    own = {"condition": ZERO_SHOT, "protocol": Protocol.MCQA.value}
+    numbers = run_data.models_or_baselines(leniency(run_data).filter(**own))
+    means = by_column(estimate(run_data).averages.filter(**own), "model")
+    for model in order_models(numbers.filter(pl.col("unparsable") > 0)["model"], run_data.baselines):
+        part = numbers.filter(model=model)
+        disagree, unknown = int(part["disagrees"].sum()), part["would_correct"].null_count() > 0
+        least, most = part.select(pl.col("acc_lenient", "acc_lenient_most").mean()).row(0)
+        yield (
+            TableCell(f"{model}, {ZERO_SHOT}"),
+            TableCell(AVERAGE),
+            TableCell("unreadable, read leniently" + (f"; {disagree:,} disagree with themselves" if disagree else "")),
+            TableCell(f"{int(part['unparsable'].sum()):,} of {int(part['scored'].sum()):,}"),
+            measure_cell(means[model], "acc"),
+            MISSING if unknown else TableCell(f"{least:.1f} to {most:.1f}", least),
+        )
+
+
+def cost_table(run_data: RunData) -> Table:
+    """Return what each model took, and what it received: tokens, money, GPU time and its certificate."""
+    numbers, lines = resources(run_data), list[Line]()
+    measured = (pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name) for name in ("gpu_hours", "kwh"))
+    tokens = (pl.col("prompt_tokens").sum() + pl.col("reply_tokens").sum()).alias("tokens")
+    sums = numbers.group_by("model").agg(pl.col("played", "cost").sum(), tokens, *measured)
+    times, inputs = time_by_group(run_data.folder), by_column(certificate_rows(run_data), "model")
+    for row in sums.filter(pl.col("tokens") > 0).sort("model").iter_rows(named=True):
+        held = [getattr(times[row["model"]], part) for part in HELD] if row["model"] in times else []
+        busy = f"{100 * held[HELD.index('playing')] / sum(held):.0f}%" if sum(held) else "-"
+        hours = (number_cell(row[name] or None, ",.3f") for name in ("gpu_hours", "kwh"))
+        counts = (
+            number_cell(row["played"], ",d"),
+            number_cell(row["tokens"], ",d"),
+            number_cell(row["cost"] or None, ",.4f"),
+        )
+        certificate = inputs.get(row["model"], {"certificate": MISSING.text})["certificate"]
+        lines.append(line(row["model"], [*counts, *hours, TableCell(busy), TableCell(certificate)]))
+    certified = Column("input", "whether the model's input is certified to equal the package's", number=False)
+    heads = (MODEL, *map(Column, COST, COST.values()), certified)
+    return Table("cost", "Cost, time and model input", heads, tuple(lines), numbers)
+
+
+def package_measure_tables(run_data: RunData) -> Iterator[Table]:
+    """Yield a table per measure of an installed package: its mean in each cell, with its 95% interval."""
+    for name in measure_names(run_data.rows.columns):
+        rows = run_data.rows.filter(pl.col(f"{name}{COUNT_SUFFIX}") > 0)
+        scenarios, lines = in_paper_order(rows["scenario"]), list[Line]()
+        for model, condition, part in model_conditions(run_data, rows):
+            for (protocol,), cells in part.group_by(["protocol"], maintain_order=True):
+                means = [measure_cell(row, name) if row else MISSING for row in map(by_column(cells).get, scenarios)]
+                lines.append(line(_label(model, condition, str(protocol)), means))
+        numbers = rows.select("cell", *GROUP, name, f"{name}_low", f"{name}_high", f"{name}{COUNT_SUFFIX}")
+        title = f"{name}: mean over episodes (a package's measure)"
+        yield Table(f"measure-{name}", title, columns("model", scenarios), tuple(lines), numbers, len(lines))

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from envs import regular
-from orchestrator.report.tables.csv import csv_text
+from orchestrator.report.tables.formats import csv_text
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.schemas import UNREADABLE

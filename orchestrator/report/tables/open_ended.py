@@ -1,85 +1,71 @@
 """Tables of open-ended answers as a judge read them, always with the judge's key and the number of answers without a verdict."""
 
+from dataclasses import replace
+
 import polars as pl
 
-from envs import in_paper_order
 from orchestrator.gold.gold_check import gold_notes
 from orchestrator.report.measures.estimates import GROUP
-from orchestrator.report.measures.judge_correction import SOURCES, corrected_shares, judged_answers
-from orchestrator.report.measures.outcomes import cluster_numbers
-from orchestrator.report.paper.published import MEASURES
+from orchestrator.report.measures.judge_correction import SOURCES, corrected_shares
 from orchestrator.report.run_data import RunData
-from orchestrator.report.scores.metrics import BITS, average_over_scenarios, missing_episodes
-from orchestrator.report.statistics.clustered import average_means, estimate_mean, t_interval
+from orchestrator.report.scores.metrics import BITS, average_over_scenarios
 from orchestrator.report.statistics.judge_error import FEWEST_LABELS
-from orchestrator.report.tables.parts import (
-    AVERAGE,
-    Row,
-    average_heading,
-    model_conditions,
-    one_decimal,
-    scenario_cells,
-    score_cell,
-)
-from orchestrator.report.tables.table import MISSING, UNFINISHED, Line, Table, TableCell, columns, line
+from orchestrator.report.tables.parts import AVERAGE, Row, conditions_of, model_conditions, scenario_table
+from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, line
 
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
+SHARES = dict.fromkeys(("aggregate", "category", "suggestion"), ".1f")
+TITLE = "Open-ended answers; the judge errs as on gold answers"
 
 
 def open_ended_table(run_data: RunData) -> Table:
     """Return the judged share of answers: aggregate / category / suggestion in percent (paper, Tables 8 and 9)."""
-    measures = list(MEASURES["oeg"].values())
-    rows = run_data.rows.filter(pl.col("protocol") == "oeg")
-    rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
-    if rows.is_empty() or not set(measures) <= set(rows.columns):
+    rows = run_data.rows.filter(protocol="oeg")
+    if rows.is_empty():
         return Table("open-ended", "", columns("model", ()), (), rows)
-
-    def three_shares(row: Row) -> str:
-        return " / ".join(one_decimal(row, measure) for measure in measures)
-
-    lines, scenarios, means = list[Line](), in_paper_order(rows["scenario"]), open_ended_averages(run_data)
-    corrected = corrected_shares(run_data).filter(bit=measures[0])
-    for model, condition, part in model_conditions(run_data, rows):
-        cells = scenario_cells(part, scenarios, lambda row: score_cell(row, three_shares, measures[0]))
-        same = {"model": model, "condition": condition}
-        mean = means.row(by_predicate=(pl.col("model") == model) & (pl.col("condition") == condition), named=True)
-        average = TableCell(three_shares(mean)) if mean["complete"] == len(scenarios) else UNFINISHED
-        shares = corrected.filter(scenario=AVERAGE if len(scenarios) > 1 else scenarios[0], **same).to_dicts()
-        repairs = [_share_cell(row, source) for row in shares for source in SOURCES[1:]] or [MISSING, MISSING]
-        lines.append(line(f"{model}, {condition}", [*cells, average, *repairs]))
-    numbers = pl.concat([rows.drop("lacking"), means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
-    heads = columns("model", [*scenarios, average_heading(scenarios), "by gold answers", "by labels"])
-    notes = (*_notes(run_data), *gold_notes(run_data.folder, [run_data.judge]))
-    title = "Open-ended answers; the judge errs as on gold answers"
-    if "gold" not in corrected.columns or not corrected["gold"].count():
-        title = "Open-ended answers, as a judge reads them"
-    return Table("open-ended", title, heads, tuple(lines), numbers, notes=notes)
+    lines, corrected = list[Line](), _averages(corrected_shares(run_data)).filter(bit="aggregate")
+    for condition in conditions_of(run_data, rows):
+        table = scenario_table(rows.filter(condition=condition), SHARES, run_data.baselines)
+        for name, *cells in table.rows:
+            shares = corrected.filter(model=name.text, condition=condition).to_dicts()
+            repairs = [_share_cell(row, source) for row in shares for source in SOURCES[1:]] or [MISSING, MISSING]
+            lines.append(line(f"{name.text}, {condition}", [*cells, *repairs]))
+    numbers = pl.concat([rows, open_ended_averages(run_data).with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
+    heads = (*table.columns, Column("by gold answers"), Column("by labels"))
+    notes = (*_notes(run_data, rows), *gold_notes(run_data.folder, [run_data.judge]))
+    title = TITLE if corrected["gold"].count() else "Open-ended answers, as a judge reads them"
+    return replace(
+        table, name="open-ended", title=title, columns=heads, rows=tuple(lines), numbers=numbers, notes=notes
+    )
 
 
 def open_ended_averages(run_data: RunData) -> pl.DataFrame:
     """Return a row per model, condition and protocol ``oeg``: unweighted means over scenarios of each bit, with 95% intervals.
 
     Columns: model, condition, protocol; category, suggestion, aggregate in percent of the judged, each with ``_low``
-    and ``_high`` (score interval, each scenario a stratum); scenarios, complete, all_seven (``average_over_scenarios``).
+    and ``_high`` (each scenario a stratum); scenarios, complete, all_seven (``average_over_scenarios``).
     """
-    rows = run_data.rows.filter(pl.col("protocol") == "oeg")
+    rows = run_data.rows.filter(protocol="oeg")
     if rows.is_empty():
         return pl.DataFrame(schema={**dict.fromkeys(GROUP, pl.String), **dict.fromkeys(INTERVALS, pl.Float64)})
-    cells: dict[tuple[str, ...], list[pl.DataFrame]] = {}
-    for (cell,), part in _percent_bits(run_data).group_by(["cell"], maintain_order=True):
-        row = rows.row(by_predicate=pl.col("cell") == cell, named=True)
-        cells.setdefault(tuple(row[name] for name in GROUP), []).append(part)
-    bounds = [dict(zip(GROUP, group, strict=True)) | _bounds(parts) for group, parts in cells.items()]
-    limits = [name for name in INTERVALS if name not in BITS]
-    intervals = pl.DataFrame(bounds, schema={**dict.fromkeys(GROUP, pl.String), **dict.fromkeys(limits, pl.Float64)})
-    means = rows.group_by(GROUP).agg(pl.col(BITS).mean())
-    counts = average_over_scenarios(rows).drop("acc", "ps")
-    return counts.join(means, on=list(GROUP), how="left").join(intervals, on=list(GROUP), how="left").sort(GROUP)
+    means = average_over_scenarios(rows).drop("acc", "ps")
+    means = means.join(rows.group_by(GROUP).agg(pl.col(BITS).mean()), on=list(GROUP), how="left")
+    averages = _averages(corrected_shares(run_data))
+    for bit in BITS:
+        bounds = {f"{bit}_low": "raw_low", f"{bit}_high": "raw_high"}
+        own = averages.filter(bit=bit).select("model", "condition", **bounds)
+        means = means.join(own, on=["model", "condition"], how="left")
+    return means.sort(GROUP)
 
 
-def _notes(run_data: RunData) -> tuple[str, ...]:
+def _averages(shares: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of averages; a single scenario is its own average."""
+    alone = pl.col("scenario").n_unique().over("model", "condition") == 1
+    return shares.filter((pl.col("scenario") == AVERAGE) | alone)
+
+
+def _notes(run_data: RunData, rows: pl.DataFrame) -> tuple[str, ...]:
     """Return what the figures are, who judged, and what is not judged."""
-    rows = run_data.rows.filter(pl.col("protocol") == "oeg")
     unjudged, answered = int(rows["unjudged"].sum()), int(rows["answered"].sum())
     pending = answered - unjudged - int(rows["judged"].sum())
     unread = f"; {pending:,} of {answered:,} answers not read yet" if pending else ""
@@ -91,41 +77,24 @@ def _notes(run_data: RunData) -> tuple[str, ...]:
     )
 
 
-def _percent_bits(run_data: RunData) -> pl.DataFrame:
-    """Return the verdicts of each open-ended cell in percent, 0 or 100, in a fixed order."""
-    percent = [pl.col(bit).cast(pl.Int64) * 100 for bit in BITS]
-    return judged_answers(run_data).select("cell", "cluster", *percent).sort("cell", *BITS)
-
-
-def _bounds(cells: list[pl.DataFrame]) -> dict[str, float]:
-    """Return the interval of each bit's average over cells."""
-    row: dict[str, float] = {}
-    for bit in BITS:
-        means = [estimate_mean(cell[bit].to_numpy(), cluster_numbers(cell), unit=100) for cell in cells]
-        _, row[f"{bit}_low"], row[f"{bit}_high"] = t_interval(average_means(means), 0, 100)
-    return row
-
-
 def corrected_table(run_data: RunData) -> Table:
     """Return the averages as judged and corrected for the judge's errors; no rows without a gold check or labels."""
     numbers = corrected_shares(run_data)
     if not any(numbers[source].count() for source in SOURCES[1:]):
         numbers = numbers.clear()
     lines = list[Line]()
-    for model, condition, part in model_conditions(run_data, numbers):
-        scenarios = AVERAGE if AVERAGE in part["scenario"] else part["scenario"][0]
-        for row in part.filter(scenario=scenarios).iter_rows(named=True):
-            shares = [_share_cell(row, source) for source in SOURCES]
-            labelled = TableCell(f"{row['labelled']:,}", row["labelled"])
-            lines.append(line(f"{model}, {condition}, {row['bit']}", [*shares, labelled]))
-    title = "Open-ended answers; the judge errs as on gold answers"
+    for model, condition, part in model_conditions(run_data, _averages(numbers)):
+        for row in part.iter_rows(named=True):
+            cells = [
+                *(_share_cell(row, source) for source in SOURCES),
+                TableCell(f"{row['labelled']:,}", row["labelled"]),
+            ]
+            lines.append(line(f"{model}, {condition}, {row['bit']}", cells))
     notes = ("Percent of answers with 95% intervals, averaged over scenarios.",)
     heads = columns("model", ("as judged", "by gold answers", "by labels", "labels"))
-    return Table("open-ended-corrected", title, heads, tuple(lines), numbers, notes=notes)
+    return Table("open-ended-corrected", TITLE, heads, tuple(lines), numbers, notes=notes)
 
 
 def _share_cell(row: Row, source: str) -> TableCell:
-    value, *limits = (row[f"{source}{end}"] for end in ("", "_low", "_high"))
-    if value is None:
-        return MISSING
-    return TableCell(f"{value:.1f}", value, "{:.1f} to {:.1f}".format(*limits))
+    value, low, high = (row[f"{source}{end}"] for end in ("", "_low", "_high"))
+    return MISSING if value is None else TableCell(f"{value:.1f}", value, f"{low:.1f} to {high:.1f}")

@@ -6,9 +6,12 @@ default, and the paper does not say which of its runs were greedy.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import ceil, floor
 from typing import Any
 
+import numpy as np
 import polars as pl
+from scipy.special import bdtr, bdtrc  # type: ignore[import-untyped]
 
 from actors.playing.turn_judge import turn_judge_key
 from actors.text.printable import list_first
@@ -20,9 +23,12 @@ from orchestrator.report.paper.published import (
     MEASURES,
     ROUNDING,
     UNVERIFIED,
+    decoding_mismatch,
+    decoding_note,
     foreign_scenarios,
     open_ended_subsets,
     published_figures,
+    sampling_mismatch,
     subset_scenarios,
 )
 from orchestrator.report.run_data import RunData, rank_of
@@ -32,15 +38,6 @@ from orchestrator.report.statistics.proportion import Z
 from orchestrator.report.tables.flip_rates import measured_flips
 from orchestrator.report.tables.open_ended import INTERVALS, open_ended_averages
 from orchestrator.report.tables.parts import scenario_cells
-from orchestrator.report.tables.rounding import (
-    agreement_sentences,
-    averages_agree,
-    decoding_mismatch,
-    decoding_note,
-    flip_probability,
-    sampling_mismatch,
-    smallest_difference,
-)
 from orchestrator.report.tables.table import Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
 
@@ -66,6 +63,7 @@ OUR_READING = (
 DEFAULT_FLIPS = 1.0
 """Percent of answers taken to change with the batch where no rate is measured: above the rates of published studies of short
 greedy replies in bf16 (arXiv 2605.30218: 0.48% of steps; arXiv 2506.09501 for long reasoning: more)."""
+FLOAT_ERROR = 1e-9
 PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruction"
 
 
@@ -84,8 +82,9 @@ def compare_with_paper(run_data: RunData) -> pl.DataFrame:
     case = _PaperCase(run_data)
     cells, means = _add_judge_measures(run_data)
     rows = [row for cell in cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
-    for mean in means.iter_rows(named=True):
-        rows += case.rows(mean | case.counts(mean), AVERAGE)
+    counts = run_data.rows.group_by(GROUP).agg(pl.col("planned", "finished", "errors").sum())
+    for mean in means.join(counts, on=list(GROUP)).iter_rows(named=True):
+        rows += case.rows(mean, AVERAGE)
     scenario = rank_of("scenario", [*SCENARIOS, AVERAGE])
     return pl.DataFrame(rows, schema=SCHEMA).sort("model", "protocol", "condition", scenario, "measure")
 
@@ -109,17 +108,29 @@ def comparison_notes(rows: pl.DataFrame) -> list[str]:
     grouped = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
     judges = rows["judge"].drop_nulls().unique().sort()
     return [
-        *agreement_sentences(rows),
+        *_agreement_sentences(rows),
         *(
-            f"{pluralize(count, 'cell')} not compared ({list_first(models)}): {reason}"
-            for reason, count, models in grouped.iter_rows()
+            f"{pluralize(n, 'cell')} not compared ({list_first(names)}): {reason}"
+            for reason, n, names in grouped.iter_rows()
         ),
         *(f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}" for name in judges),
         *sorted({note for note in rows["apart"] if note}),
         *_flip_sentences(rows),
-        *_unanswered_sentences(rows),
         *([UNVERIFIED] if rows["published"].count() else []),
     ]
+
+
+def _agreement_sentences(rows: pl.DataFrame) -> Iterator[str]:
+    """Yield one sentence per table and measure on its agreement with the paper, over all figures but averages."""
+    figures = rows.filter(pl.col("published").is_not_null() & (pl.col("scenario") != AVERAGE))
+    for (condition, protocol, measure), part in figures.group_by(
+        "condition", "protocol", "measure", maintain_order=True
+    ):
+        how = "off by more than rounding allows" if part["exact"].all() else "outside our 95% interval"
+        outside = part.filter(~pl.col("inside")).height
+        off = f"{outside} of {pluralize(part.height, 'figure')} {how}" if outside else "agrees with the paper"
+        mean = f"{float(part['difference'].abs().mean()):.2f}{'' if measure == 'ps' else ' points'}"  # type: ignore[arg-type]
+        yield f"{condition} ({protocol}), {measure}: {off}; mean absolute difference {mean}"
 
 
 def _flip_sentences(rows: pl.DataFrame) -> Iterator[str]:
@@ -127,22 +138,8 @@ def _flip_sentences(rows: pl.DataFrame) -> Iterator[str]:
     flips = rows.filter(pl.col("exact") & (pl.col("flip_rate") > 0)).select("model", "flip_rate").unique()
     for (rate,), part in flips.sort("flip_rate", "model").group_by(["flip_rate"], maintain_order=True):
         source = "no rate is measured, so up to" if rate == DEFAULT_FLIPS else "up to"
-        yield (
-            f"{list_first(part['model'].to_list())}: {source} {rate:.2f}% of answers change with the batch; * is beyond what "
-            "that explains (5%)"
-        )
-
-
-def _unanswered_sentences(rows: pl.DataFrame) -> Iterator[str]:
-    """Yield one sentence per compared cell with unanswered episodes, which the package's example counts as wrong."""
-    compared = rows.filter((pl.col("measure") == "acc") & pl.col("published").is_not_null() & (pl.col("errors") > 0))
-    for row in compared.filter(pl.col("scenario") != AVERAGE).iter_rows(named=True):
-        scored = row["finished"] - row["errors"]
-        yield (
-            f"{row['model']}/{row['scenario']}/{row['condition']}: {row['errors']:,} of "
-            f"{pluralize(row['finished'], 'episode')} without an answer; counted as wrong, as the package's example does, acc is "
-            f"{row['ours'] * scored / row['finished']:.1f}"
-        )
+        names = list_first(part["model"].to_list())
+        yield f"{names}: {source} {rate:.2f}% of answers change with the batch; * is beyond what that explains (5%)"
 
 
 class _PaperCase:
@@ -169,30 +166,28 @@ class _PaperCase:
         self.tables = {key[:2] for key in self.published}
         self.listed = {key[:3] for key in self.published}
 
-    def counts(self, mean: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the planned, finished and unanswered episodes of an average."""
-        cells = self._cells_of(mean)
-        return {name: int(cells[name].sum()) for name in ("planned", "finished", "errors")}
-
     def _cells_of(self, row: Mapping[str, Any]) -> pl.DataFrame:
         """Return the cells of all scenarios under the same model, condition and protocol."""
         return self.cells.filter([pl.col(name) == row[name] for name in GROUP])
 
     def rows(self, cell: Mapping[str, Any], scenario: str) -> Iterator[dict[str, Any]]:
         """Yield one row per measure that both the paper and the cell have."""
-        reason = self.exclusion_reason(cell, scenario)
-        for measure in MEASURES.get(cell["protocol"], {}).values():
+        reason, protocol = self.exclusion_reason(cell, scenario), cell["protocol"]
+        own = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished", "errors")}
+        own |= {"judge": cell.get("judge"), "paper": self.paper.get(cell["model"], ""), "scenario": scenario}
+        for measure in MEASURES.get(protocol, {}).values():
             if measure not in cell or (cell["condition"] == "reference" and measure == "ps"):
                 continue
-            key = (cell["protocol"], cell["condition"], self.paper.get(cell["model"], ""), scenario, measure)
-            row = _comparison_row(cell, scenario, measure, key[2], None if reason else self.published.get(key), reason)
-            if "published" in row:
-                apart = self.apart[cell["protocol"]]
-                row |= {"apart": apart, "flip_rate": self.flips.get(cell["model"], DEFAULT_FLIPS)}
-                row |= _agreement_columns(
-                    row, cell, cell["protocol"] == "mcqa" and not apart, self._cells_of(cell)["finished"].to_list()
-                )
-            yield row
+            ours, low, high = (cell.get(f"{measure}{end}") for end in ("", "_low", "_high"))
+            row = own | {"measure": measure, "ours": ours, "low": low, "high": high}
+            published = self.published.get((protocol, cell["condition"], own["paper"], scenario, measure))
+            if reason or published is None or ours is None:
+                yield {**row, "reason": reason or "nothing is scored yet"}
+                continue
+            apart, flips = self.apart[protocol], self.flips.get(cell["model"], DEFAULT_FLIPS)
+            row |= {"published": published, "difference": ours - published, "apart": apart, "flip_rate": flips}
+            is_exact = protocol == "mcqa" and not apart
+            yield row | _agreement_columns(row, cell, is_exact, self._cells_of(cell)["finished"].to_list())
 
     def exclusion_reason(self, cell: Mapping[str, Any], scenario: str) -> str | None:
         """Return the first reason why this cell is not compared, or None."""
@@ -200,7 +195,7 @@ class _PaperCase:
         paper = self.paper.get(cell["model"], "")
         if cell["protocol"] == "tools":
             return "no figure of tool calls is published: the paper has no such protocol"
-        if foreign := self._sample_reason(scenario, self.foreign):
+        if foreign := _sample_reason(scenario, self.foreign):
             return foreign
         if not paper:
             return "the model is not in the paper"
@@ -212,21 +207,25 @@ class _PaperCase:
         if decoding := self.decoding[cell["protocol"]]:
             return decoding
         subsets = self.subset if cell["protocol"] == "mcqa" else self.judged
-        return self._sample_reason(scenario, subsets) or self._unfinished_reason(cell, scenario)
+        return _sample_reason(scenario, subsets) or _unfinished_reason(cell, scenario)
 
-    def _sample_reason(self, scenario: str, reasons: Mapping[str, str]) -> str | None:
-        """Return the reason that ``reasons`` has for a scenario; for an average, the first reason of any scenario."""
-        return next(iter(reasons.values()), None) if scenario == AVERAGE else reasons.get(scenario)
 
-    def _unfinished_reason(self, cell: Mapping[str, Any], scenario: str) -> str | None:
-        if scenario == AVERAGE:
-            return None if cell["all_seven"] else "not all seven scenarios are complete"
-        if missing := cell["planned"] - cell["finished"]:
-            return f"unfinished: {cell['planned'] - missing:,} of {pluralize(cell['planned'], 'episode')}"
-        if cell["failed"]:
-            return f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry failed` plays it again"
-        pending = cell.get("lacking")
-        return f"{pluralize(pending, 'answer')} not judged yet; `proactive-sweep judge` reads them" if pending else None
+def _sample_reason(scenario: str, reasons: Mapping[str, str]) -> str | None:
+    """Return the reason that ``reasons`` has for a scenario; for an average, the first reason of any scenario."""
+    return next(iter(reasons.values()), None) if scenario == AVERAGE else reasons.get(scenario)
+
+
+def _unfinished_reason(cell: Mapping[str, Any], scenario: str) -> str | None:
+    if scenario == AVERAGE:
+        return None if cell["all_seven"] else "not all seven scenarios are complete"
+    if cell["planned"] > cell["finished"]:
+        return f"unfinished: {cell['finished']:,} of {pluralize(cell['planned'], 'episode')}"
+    if cell["failed"]:
+        return (
+            f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry failed` plays it again"
+        )
+    pending = cell.get("lacking")
+    return f"{pluralize(pending, 'answer')} not judged yet; `proactive-sweep judge` reads them" if pending else None
 
 
 def _add_judge_measures(run_data: RunData) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -238,18 +237,6 @@ def _add_judge_measures(run_data: RunData) -> tuple[pl.DataFrame, pl.DataFrame]:
     cells = cells.join(cells_with_lacking.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
     means = open_ended_averages(run_data).select(*GROUP, *INTERVALS).with_columns(pl.lit(run_data.judge).alias("judge"))
     return cells, averages.join(means, on=list(GROUP), how="left")
-
-
-def _comparison_row(
-    cell: Mapping[str, Any], scenario: str, measure: str, paper: str, published: float | None, reason: str | None
-) -> dict[str, Any]:
-    ours, low, high = cell.get(measure), cell.get(f"{measure}_low"), cell.get(f"{measure}_high")
-    row = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished", "errors")}
-    row["judge"] = cell.get("judge")
-    row |= {"paper": paper, "scenario": scenario, "measure": measure, "ours": ours, "low": low, "high": high}
-    if published is None or ours is None:
-        return {**row, "reason": reason or "nothing is scored yet"}
-    return {**row, "published": published, "difference": ours - published, "reason": None}
 
 
 def _agreement_columns(
@@ -265,7 +252,8 @@ def _agreement_columns(
     if row["scenario"] == AVERAGE:
         variance = sum(1 / size for size in sizes if size) * flip_share / max(len(sizes), 1) ** 2
         flip_error = error * (2 * flip_share) ** 0.5 if is_ps else 100 * variance**0.5
-        return {"exact": True, "inside": averages_agree(row["ours"], published, flip_error)}
+        inside = abs(row["difference"]) <= 2 * ROUNDING + Z * flip_error + FLOAT_ERROR
+        return {"exact": True, "inside": inside}
     episodes = _episode_difference(cell, row["measure"], published)
     if is_ps:  # a flipped answer draws a new number of suggestions
         inside = abs(episodes) <= Z * error * cell["scored"] * (2 * flip_share) ** 0.5
@@ -280,6 +268,30 @@ def _episode_difference(cell: Mapping[str, Any], measure: str, published: float)
     if measure == "ps":
         return smallest_difference(round(cell["ps"] * scored), scored, published, 1)
     return smallest_difference(round(cell["acc"] * scored / 100), cell["finished"], published, 100)
+
+
+def smallest_difference(total: int, n: int, published: float, scale: float) -> int:
+    """Return ``total`` minus the nearest integer k for which scale * k / n rounds to ``published``.
+
+    ``total`` counts correct episodes (scale 100) or suggestions (scale 1) of ``n`` episodes. If no integer rounds to the
+    published figure, the nearest one is used.
+    """
+    lowest = ceil((published - ROUNDING) * n / scale - FLOAT_ERROR)
+    highest = floor((published + ROUNDING) * n / scale + FLOAT_ERROR)
+    if lowest > highest:
+        lowest = highest = round(published * n / scale)
+    return max(0, total - highest) - max(0, lowest - total)
+
+
+def flip_probability(episodes: int, n: int, flip_rate: float) -> float:
+    """Return the chance that flips alone move a count of ``n`` episodes by ``episodes`` or more, up or down.
+
+    Every episode flips with the chance ``flip_rate``. Gains and losses are equally likely, because both runs are alike.
+    """
+    flips = np.arange(abs(episodes), n + 1)
+    either = 2 * bdtrc(np.ceil((flips + abs(episodes)) / 2) - 1, flips, 0.5)
+    chances = bdtr(flips, n, flip_rate) - bdtr(flips - 1, n, flip_rate)
+    return float(chances @ np.minimum(either, 1.0)) if episodes else 1.0
 
 
 def _compared_cell(row: Mapping[str, Any]) -> TableCell:

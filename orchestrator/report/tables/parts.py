@@ -1,4 +1,7 @@
-"""Parts that the tables share: the order of models, cells that show the progress of unfinished cells, notes on errors."""
+"""Parts that the tables share: the order of models, cells with intervals, and the table of models x scenarios.
+
+An unfinished cell shows its progress, and an error is never shown as a zero.
+"""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -6,21 +9,25 @@ from typing import Any
 import polars as pl
 
 from actors.text.printable import list_first
-from envs import SCENARIOS
+from envs import SCENARIOS, in_paper_order
 from envs.plural import pluralize
-from orchestrator.report.measures.paired_tests import is_significant
+from envs.types import CUT_SHORT
+from orchestrator.report.measures.paired import is_significant
 from orchestrator.report.run_data import RunData
-from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
+from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episodes
 from orchestrator.report.tables.table import MISSING, UNFINISHED, Style, Table, TableCell, columns, line, mark_best
 from orchestrator.report.wording import format_signed
 from sweeps.registry import registry
 
 AVERAGE = "avg"
+MARKS = {"!": "errors", "~": "overflow", "^": "truncated"}
+"""Mark after a cell -> the column that counts its cause."""
+ACC_AND_PS = {"acc": ".1f", "ps": ".1f"}
+"""Measures of a cell -> their formats."""
 Row = Mapping[str, Any]
-Format = Callable[[Row], str]
 
 
-def order_models(names: Iterable[str], baselines: Container[str]) -> list[str]:
+def order_models(names: Iterable[str], baselines: Container[str] = ()) -> list[str]:
     """Return the distinct names: models as the registry lists them, then others by name, then the baselines."""
     ranks = {name: number for number, name in enumerate(registry())}
     return sorted(set(names), key=lambda name: (name in baselines, ranks.get(name, len(ranks)), name))
@@ -55,122 +62,88 @@ def scenario_cells(rows: pl.DataFrame, scenarios: Sequence[str], cell: Callable[
     return [cell(cells[name]) if name in cells else MISSING for name in scenarios]
 
 
-def ranked_table(
-    run_data: RunData,
-    name: str,
-    title: str,
-    heads: Sequence[str],
-    lines: Mapping[str, Sequence[TableCell]],
-    numbers: pl.DataFrame,
-    protocol: str,
+def scenario_table(
+    rows: pl.DataFrame, measures: Mapping[str, str], baselines: Container[str] = (), oracles: Sequence[str] = ()
 ) -> Table:
-    """Return a table with a line per model that marks the best and the second model, or baseline if there are no models.
-
-    A marked model is also above every baseline except the oracle.
-    """
-    ranked = [model not in run_data.baselines for model in lines]
-    oracles = set(run_data.models_of_policy("oracle"))
-    baselines = [not is_model and model not in oracles for model, is_model in zip(lines, ranked, strict=True)]
-    rows = [line(model, cells) for model, cells in lines.items()]
-    marked = (
-        mark_best(rows, ranked, baselines) if any(ranked) else mark_best(rows, [True] * len(rows), [False] * len(rows))
-    )
-    return Table(name, title, columns("model", heads), marked, numbers, sum(ranked), _error_notes(run_data, protocol))
-
-
-def score_cell(row: Row, text: Format, measure: str = "acc") -> TableCell:
-    """Return the cell of a scored row; an unfinished one shows its progress."""
-    if row[measure] is None:
-        return TableCell(progress_text(row), style="unfinished")
-    if missing := row["lacking"]:
-        progress = f"{row['planned'] - missing}/{row['planned']}"
-        return TableCell(f"{text(row)} ({progress})", row[measure], style="unfinished")
-    return TableCell(text(row), row[measure])
+    """Return models x scenarios and the average of rows of results, best and second marked, with notes on errors."""
+    rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
+    scenarios, models = in_paper_order(rows["scenario"]), order_models(rows["model"], baselines)
+    lines = []
+    for model in models:
+        part = rows.filter(model=model)
+        cells = scenario_cells(part, scenarios, lambda row: _score_cell(row, measures))
+        lines.append(line(model, [*cells, mean_cell(part, measures)]))
+    folded = [model for model in models if model in baselines]
+    marked = mark_best(lines, folded, oracles)
+    heads = columns("model", [*scenarios, average_heading(scenarios)])
+    return Table("", "", heads, marked, rows, len(models) - len(folded), tuple(error_notes(rows)))
 
 
-def progress_text(row: Row) -> str:
-    """Return the progress of a row without a score: its verdicts if it has answers for a judge, else its episodes."""
-    answers = row.get("answered")
-    return f"0 verdicts of {pluralize(answers, 'answer')}" if answers else f"{row['finished']}/{row['planned']}"
+def _score_cell(row: Row, measures: Mapping[str, str]) -> TableCell:
+    """Return a cell of results; an unfinished one shows its progress, marks name its errors."""
+    marks = "".join(mark for mark, column in MARKS.items() if row.get(column))
+    if row.get(first := next(iter(measures))) is None:
+        answers = row.get("answered")
+        progress = f"0 verdicts of {pluralize(answers, 'answer')}" if answers else f"{row['finished']}/{row['planned']}"
+        return TableCell(progress + marks, style="unfinished")
+    progress = f" ({row['planned'] - row['lacking']}/{row['planned']})" if row["lacking"] else ""
+    text = f"{join_measures(row, measures)}{progress}{marks}"
+    return TableCell(text, row[first], style="unfinished" if progress else "")
 
 
-def average_cell(run_data: RunData, row: Row | None, text: Format | None = None) -> TableCell:
-    """Return the cell of an average, which is finished when every planned scenario is."""
-    if row is None:
+def mean_cell(part: pl.DataFrame, measures: Mapping[str, str]) -> TableCell:
+    """Return the unweighted means over the scenarios of one line, once all of its cells are finished."""
+    first = next(iter(measures))
+    if part.is_empty() or first not in part.columns:
         return MISSING
-    same = [pl.col(name) == row[name] for name in ("model", "condition", "protocol")]
-    planned = run_data.rows.filter(same)["scenario"].n_unique()
-    if row["acc"] is None:
+    if part["lacking"].sum() or part[first].null_count():
         return UNFINISHED
-    average = (text or acc_and_ps)(row)
-    if row["complete"] < planned:
-        progress = f"{row['complete']} of {pluralize(planned, 'scenario')}"
-        return TableCell(f"{average} ({progress})", row["acc"], style="unfinished")
-    return TableCell(average, row["acc"])
+    means: dict[str, Any] = {name: part[name].mean() for name in measures}
+    return TableCell(join_measures(means, measures), means[first])
 
 
-def change_cell(row: Row | None, interval: bool = False) -> TableCell:
-    """Return the cell of a paired difference in points: ``*`` if significant, ``=`` if proven to be within the margin."""
-    if row is None or row["difference"] is None:
-        return MISSING
-    star = "*" if is_significant(row["p_holm"]) else "=" if is_significant(row["equal_p_holm"]) else ""
-    note = format_limits(row, "difference") if interval else ""
-    return TableCell(f"{format_signed(row['difference'])}{star}", row["difference"], note)
+def join_measures(row: Row, measures: Mapping[str, str]) -> str:
+    """Return the measures of a row as text, ``-`` for one without a value."""
+    texts = ("-" if row[name] is None else format(row[name], digits) for name, digits in measures.items())
+    return " / ".join(texts)
 
 
-def number_cell(value: float | None) -> TableCell:
-    """Return the cell of a number, with one decimal."""
-    return MISSING if value is None else TableCell(f"{value:.1f}", value)
+def error_notes(rows: pl.DataFrame) -> Iterator[str]:
+    """Yield notes that name the cells with unanswered episodes and with episodes that a limit cut short."""
+    meanings = {name: f"{reason}, and counted as not right" for name, reason in CUT_SHORT_REASONS.items()}
+    meanings["errors"] = "without an answer, left out of all measures"
+    for mark, column in MARKS.items():
+        names = []
+        for row in rows.filter(pl.col(column) > 0).iter_rows(named=True):
+            bound = (
+                f" (acc at most {row['acc_bound']:.1f})" if column in CUT_SHORT and row["acc_bound"] is not None else ""
+            )
+            names.append(f"{row['model']}/{row['scenario']} {row[column]:,}{bound}")
+        if names:
+            yield f"{mark} {meanings[column]}: {list_first(names)}"
 
 
 def measure_cell(row: Row, name: str) -> TableCell:
     """Return a measure with its interval; pale if the row is unfinished."""
     if row[name] is None:
         return MISSING
-    style: Style = "unfinished" if row["finished"] < row["planned"] else ""
-    return TableCell(f"{row[name]:.1f}", row[name], format_range(row, name), style)
+    style: Style = "unfinished" if row.get("finished", 0) < row.get("planned", 0) else ""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return TableCell(f"{row[name]:.1f}", row[name], "" if low is None else f"{low:.1f}–{high:.1f}", style)
 
 
-def signed_cell(row: Row, measure: str, digits: int = 1, star: str = "") -> TableCell:
-    """Return a difference with its interval."""
-    value = row[measure]
-    if value is None:
+def number_cell(value: float | None, form: str = ".1f") -> TableCell:
+    """Return the cell of a number."""
+    return MISSING if value is None else TableCell(format(value, form), value)
+
+
+def signed_cell(row: Row | None, measure: str, digits: int = 1, interval: bool = True, p: str = "") -> TableCell:
+    """Return a difference with its interval: ``*`` if ``p`` is significant, ``=`` if it is proven to be within the margin."""
+    if row is None or row[measure] is None:
         return MISSING
-    return TableCell(f"{format_signed(value, digits)}{star}", value, format_limits(row, measure, digits))
-
-
-def format_limits(row: Row, measure: str, digits: int = 1) -> str:
-    """Return the interval of a difference as text, "" without one; that of ``ps_difference`` is in ``ps_low`` and ``ps_high``."""
+    is_equal = p == "p_holm" and is_significant(row["equal_p_holm"])
+    star = "*" if p and is_significant(row[p]) else "=" if is_equal else ""
     name = measure if f"{measure}_low" in row else measure.removesuffix("_difference")
     ends = [row[f"{name}_{end}"] for end in ("low", "high")]
-    return "" if None in ends else " to ".join(format_signed(end, digits) for end in ends)
-
-
-def format_range(row: Row, measure: str, digits: int = 1) -> str:
-    """Return the interval of a measure as ``41.2–45.0``, "" without one."""
-    low, high = row[f"{measure}_low"], row[f"{measure}_high"]
-    return "" if low is None else f"{low:.{digits}f}–{high:.{digits}f}"
-
-
-def acc_and_ps(row: Row) -> str:
-    """Return accuracy and suggestions as text."""
-    return f"{row['acc']:.1f} / {row['ps']:.1f}"
-
-
-def one_decimal(row: Row | None, measure: str) -> str:
-    """Return a measure as text, ``-`` if there is none."""
-    return "-" if row is None or row[measure] is None else f"{row[measure]:.1f}"
-
-
-def _error_notes(run_data: RunData, protocol: str) -> tuple[str, ...]:
-    """Return one sentence on episodes without an answer, and one per kind of episode that a limit cut short."""
-    rows, notes = run_data.rows.filter(protocol=protocol), []
-    if errors := int(rows["errors"].sum()):
-        cells = rows.filter(pl.col("errors") > 0)["cell"].to_list()
-        notes.append(f"{pluralize(errors, 'episode')} without an answer, left out of all measures: {list_first(cells)}")
-    for ending, reason in CUT_SHORT_REASONS.items():
-        cells = rows.filter(pl.col(ending) > 0)["cell"].to_list()
-        if cells:
-            count = pluralize(int(rows[ending].sum()), "episode")
-            notes.append(f"{count} {reason}, counted as not right: {list_first(cells)}")
-    return tuple(notes)
+    note = " to ".join(format_signed(end, digits) for end in ends) if interval and None not in ends else ""
+    return TableCell(f"{format_signed(row[measure], digits)}{star}", row[measure], note)

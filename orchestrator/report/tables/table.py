@@ -49,8 +49,6 @@ class Column:
     name: str
     about: str = ""
     number: bool = True
-    filter: bool = False
-    """The page offers a list of its values to filter by."""
     wrap: bool = False
     """The terminal breaks long texts over lines."""
 
@@ -73,8 +71,6 @@ class Table:
     notes: tuple[str, ...] = ()
     fold_baselines: bool = False
     """The page folds the rows of baselines, and the terminal only counts them."""
-    search: bool = False
-    """The page offers filters and a search field."""
     figure: Callable[[Any], Any] | None = field(default=None, compare=False)
     """Draws the figure of the same name from a ``FigureContext``; a table of a package may have one."""
     is_open: bool = False
@@ -120,49 +116,32 @@ def drop_empty_columns(table: Table) -> Table:
     return replace(table, columns=tuple(table.columns[n] for n in filled), rows=rows)
 
 
-def filter_values(table: Table) -> list[tuple[int, Column, list[str]]]:
-    """Return the columns that can be filtered: number, column, and its values in order of appearance."""
-    filters = [(n, column) for n, column in enumerate(table.columns) if column.filter]
-    options = [(n, column, list(dict.fromkeys(row[n].text for row in table.rows))) for n, column in filters]
-    return [option for option in options if len(option[2]) > 1]
+def mark_best(rows: Sequence[Line], baselines: Sequence[str], oracles: Sequence[str] = ()) -> tuple[Line, ...]:
+    """Mark best and second of each column among the models, as printed to one decimal; equal cells share a mark.
 
-
-def mark_best(rows: Sequence[Line], ranked: Sequence[bool], baselines: Sequence[bool]) -> tuple[Line, ...]:
-    """Mark best and second of each column among the ranked rows, as printed to one decimal; equal cells share a mark.
-
-    Unfinished cells are neither marked nor compared. A cell that is alone, zero, or no higher than a baseline has no mark.
+    Unfinished cells are neither marked nor compared. A cell that is alone, zero, or no higher than a baseline that is no oracle
+    has no mark. Baselines are ranked if there is nothing else.
     """
-    marks = [
-        _column_marks([row[number] for row in rows], ranked, baselines) for number in range(len(rows[0]) if rows else 0)
-    ]
+    models = [row for row in rows if row[0].text not in baselines] or rows
+    floors = [row for row in rows if row not in models and row[0].text not in oracles]
+    marks: list[dict[float | None, Style]] = []
+    for column in range(len(rows[0]) if rows else 0):
+        floor = max((_score(row[column]) or 0.0 for row in floors), default=0.0)
+        compared = [score for row in models if (score := _score(row[column])) is not None]
+        ordered = sorted(set(compared), reverse=True) if len(compared) > 1 else []
+        named = dict(zip(ordered, ("best", "second"), strict=False))
+        marks.append({score: mark for score, mark in named.items() if score > floor})  # type: ignore[misc]
     return tuple(
-        tuple(replace(cell, style=marks[n].get(_score(cell), cell.style)) for n, cell in enumerate(row))
-        if is_ranked
+        tuple(replace(cell, style=mark.get(_score(cell), cell.style)) for cell, mark in zip(row, marks, strict=True))
+        if row in models
         else row
-        for row, is_ranked in zip(rows, ranked, strict=True)
+        for row in rows
     )
 
 
-def _column_marks(cells: Sequence[TableCell], ranked: Sequence[bool], baselines: Sequence[bool]) -> dict[float, Style]:
-    """Return value -> mark for the ranked cells of a column."""
-    floor = max((_score(cell) for cell, is_baseline in zip(cells, baselines, strict=True) if is_baseline), default=0.0)
-    compared = [_score(cell) for cell, is_ranked in zip(cells, ranked, strict=True) if is_ranked and _is_ranked(cell)]
-    if len(compared) < 2:
-        return {}
-    best, *others = sorted(set(compared), reverse=True)
-    marks: dict[float, Style] = {best: "best"}
-    if others:
-        marks[others[0]] = "second"
-    return {rank: mark for rank, mark in marks.items() if rank > floor}
-
-
-def _score(cell: TableCell) -> float:
-    """Return the value by which a cell is ranked; 0 if it is not ranked."""
-    return round(cell.value, 1) if _is_ranked(cell) and isinstance(cell.value, float | int) else 0.0
-
-
-def _is_ranked(cell: TableCell) -> bool:
-    return cell.style != "unfinished" and isinstance(cell.value, float | int)
+def _score(cell: TableCell) -> float | None:
+    """Return the value by which a cell is ranked, as printed; None if it is not ranked."""
+    return None if cell.style == "unfinished" or not isinstance(cell.value, float | int) else round(cell.value, 1)
 
 
 def one_line(text: str) -> str:

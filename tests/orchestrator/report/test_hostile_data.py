@@ -15,7 +15,7 @@ from actors.text.printable import UNSAFE
 from orchestrator.cli.main import app
 from orchestrator.report.html import write_page
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.write import write_tables
+from orchestrator.report.tables.all_tables import write_tables
 from orchestrator.tracking.traces import transcripts
 from tests.orchestrator.report.runs import play_sweep, sweep
 

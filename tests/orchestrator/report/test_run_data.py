@@ -9,9 +9,9 @@ import pytest
 from envs.errors import RunFolderError
 from envs.samples import lines_file
 from orchestrator.report.html import write_page
-from orchestrator.report.measures.families import comparisons
+from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.write import write_tables
+from orchestrator.report.tables.all_tables import write_tables
 from orchestrator.storage.run_folder import KEYS
 from tests.benchmark import copy_benchmark
 from tests.orchestrator.report.runs import play_sweep, sweep

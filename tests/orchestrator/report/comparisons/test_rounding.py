@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from envs import SCENARIOS
 from envs.samples import paper_ids
 from orchestrator.report.paper.published import published_figures
-from orchestrator.report.tables.rounding import (
+from orchestrator.report.tables.paper_comparison import (
     FLOAT_ERROR,
-    agreement,
-    agreement_sentences,
-    averages_agree,
     smallest_difference,
 )
 
@@ -58,44 +55,6 @@ def test_smallest_difference_is_minimal(n, total, value):
 
     if fits:
         assert abs(smallest) == min(abs(total - k) for k in fits)
-
-
-def test_averages_may_differ_by_rounding():
-    assert averages_agree(20.09, 20.0) and not averages_agree(20.0 + 2 / 7, 20.0)
-
-
-def comparison_rows(differences, exact=True):
-    rows = [
-        {
-            "protocol": "mcqa", "condition": "hint", "measure": "acc", "model": model, "scenario": scenario, "exact": exact,
-            "ours": 10.0 * model + by, "published": 10.0 * model, "difference": by, "inside": abs(by) < 0.1,
-        }
-        for model, by in enumerate(differences) for scenario in ("ROD", "avg")
-    ]  # fmt: skip
-    return pl.DataFrame(rows)
-
-
-def test_agreement_has_outliers_distance_and_rank_correlation():
-    (row,) = agreement(comparison_rows([0.0, 25.0, 0.05])).to_dicts()
-
-    assert (row["figures"], row["outside"], row["models"]) == (3, 1, 3)
-    assert row["mean_absolute"] == pytest.approx(25.05 / 3)
-    assert row["rho"] == pytest.approx(0.5), "the second model has overtaken the third"
-    assert list(agreement_sentences(comparison_rows([0.0, 25.0, 0.05]))) == [
-        "hint (mcqa), acc: 1 of 3 figures off by more than rounding allows; mean absolute difference 8.35 points,"
-        " rank correlation of 3 models 0.50"
-    ]
-    assert next(iter(agreement_sentences(comparison_rows([0.0, 0.05])))).startswith(
-        "hint (mcqa), acc: agrees with the paper; "
-    )
-    (decoded_otherwise,) = agreement_sentences(comparison_rows([0.0, 25.0, 0.05], exact=False))
-    assert "1 of 3 figures outside our 95% interval" in decoded_otherwise
-    assert not list(agreement_sentences(comparison_rows([0.0]).clear()))
-
-
-def test_suggestions_are_not_called_points():
-    (sentence,) = agreement_sentences(comparison_rows([0.05]).with_columns(measure=pl.lit("ps")))
-    assert sentence == "hint (mcqa), ps: agrees with the paper; mean absolute difference 0.05"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from envs.errors import RunFolderError
 from orchestrator.api.open_run import open_run
 from orchestrator.cli.main import app
 from orchestrator.report.comparisons.run_comparison import compare_runs
-from orchestrator.report.measures.families import comparisons
+from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.statistics.exact_tests import holm
 from orchestrator.storage.episode_store import episodes

@@ -6,17 +6,8 @@ import xml.etree.ElementTree as ET
 import pytest
 from matplotlib.colors import to_rgb
 
-from orchestrator.report.figures import style as plot_style
-from orchestrator.report.figures.style import (
-    ACTIONS,
-    CONDITIONS,
-    GRAY,
-    GROUND,
-    INK,
-    SERIES,
-    dark_color,
-    with_dark_colors,
-)
+from orchestrator.report.figures import ACTIONS, CONDITIONS, GRAY, INK, SERIES, plots
+from orchestrator.report.figures.draw import GROUND, dark_color, with_dark_colors
 
 
 def contrast(first: str, second: str) -> float:
@@ -43,13 +34,13 @@ def test_yellow_is_far_from_inverted():
 
 
 def test_every_color_is_a_variable_with_two_values():
-    with plot_style.house_style():
-        figure = plot_style.new_figure(2)
+    with plots.house_style():
+        figure = plots.new_figure(2)
         panel = figure.subplots()
         panel.barh([0, 1], [1, 2], color=["#f7dc6f", "#123456"], hatch="//", edgecolor="white")
         panel.set_title("title")
-        plot_style.lay_out(figure)
-    svg = plot_style.render(figure, "svg")
+        plots.lay_out(figure)
+    svg = plots.render(figure, "svg")
     themed = with_dark_colors(svg).decode()
     ET.fromstring(themed)
     rules, body = themed.split("</style>", 1)

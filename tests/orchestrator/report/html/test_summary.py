@@ -15,9 +15,8 @@ def test_problems_are_the_endings_without_an_answer_and_those_cut_short(run_data
 
     run = replace_episodes(run_data, rows)
     assert [line for line in list_problems(run) if line not in run.notes] == [
-        "3 episodes in 2 cells outgrew the model, counted as not right; the table of cells has the upper bound of acc",
-        "1 episode in 1 cell spent a reply's tokens before its first word, counted as not right; the table of cells has the "
-        "upper bound of acc",
+        "3 episodes in 2 cells outgrew the model, counted as not right; cells.csv has bounds of acc",
+        "1 episode in 1 cell spent a reply's tokens before its first word, counted as not right; cells.csv has bounds of acc",
         "without an answer, left out of all measures: 3 episodes (2 refused, 1 failed)",
         "2 times: refused <it>",
         "1 time: failed once",

@@ -60,14 +60,14 @@ def test_right_options_continue_or_end_right(run_data, mode):
 
 def test_demo_levels_to_three_decimals(run_data):
     rows = exact_chance(run_data).filter(condition="zero-shot").sort("scenario")
-    levels = {name: round(level, 3) for name, level in rows.select("scenario", "chance").iter_rows()}
+    levels = {name: round(level, 3) for name, level in rows.select("scenario", "exact").iter_rows()}
 
     assert levels == LEVELS
 
 
 def test_conditions_that_change_no_rule_have_the_same_chance(run_data):
     rows = exact_chance(run_data).filter(scenario="QD")
-    levels = dict(rows.select("condition", "chance").iter_rows())
+    levels = dict(rows.select("condition", "exact").iter_rows())
 
     assert levels["hint"] == levels["zero-shot"] == levels["history"]
     assert levels["reference"] == pytest.approx(25)

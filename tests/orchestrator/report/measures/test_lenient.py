@@ -63,23 +63,22 @@ def wrapped_run(demo_data, tmp_path_factory):
     return play_sweep(tmp_path_factory.mktemp("wrapped") / "run", wanted, backends=backends)
 
 
-def test_share_of_episodes_with_other_ending(wrapped_run):
+def test_counts_of_episodes_with_another_ending(wrapped_run):
     rows = leniency(read_run(wrapped_run))
-    reads = rows.filter(model="wraps")
-    mumbles = rows.filter(model="mumbles")
+    reads, mumbles = rows.filter(model="wraps"), rows.filter(model="mumbles")
 
-    assert set(reads["share_readable"]) == {100.0}
-    rod = reads.filter(pl.col("scenario") == "ROD").filter(pl.col("condition") != "reference")
-    assert set(rod["share_otherwise"]) == {0.0}, "nothing counts on ROD's first turn, however it is read"
-    other_rows = reads.filter((pl.col("scenario") != "ROD") | (pl.col("condition") == "reference"))
-    assert set(other_rows["share_otherwise"]) == {100.0}
-    assert other_rows["would_correct"].equals(other_rows["scored"], check_dtypes=False)
-    assert set(mumbles["readable"]) == {0}
+    assert reads["readable"].equals(reads["unparsable"]) and set(mumbles["readable"]) == {0}
+    is_rod = (pl.col("scenario") == "ROD") & (pl.col("condition") != "reference")
+    assert set(reads.filter(is_rod)["otherwise"]) == {0}, "nothing counts on ROD's first turn, however it is read"
+    others = reads.filter(~is_rod)
+    assert set(others["acc_lenient"]) == {100.0} and others["would_correct"].equals(
+        others["scored"], check_dtypes=False
+    )
 
 
-def test_letters_are_read_without_samples_and_share_is_unknown(wrapped_run, tmp_path):
+def test_letters_are_read_without_samples_and_their_episodes_unknown(wrapped_run, tmp_path):
     blind = read_run(wrapped_run, data=tmp_path / "gone")
 
-    assert set(leniency(blind).filter(model="wraps")["share_otherwise"]) == {None}
-    assert set(leniency(blind).filter(model="mumbles")["share_otherwise"]) == {0.0}
+    assert set(leniency(blind).filter(model="wraps")["otherwise"]) == {None}
+    assert set(leniency(blind).filter(model="mumbles")["otherwise"]) == {0}
     assert lenient_readings(blind).filter(pl.col("cell").str.starts_with("wraps"))["letter"].null_count() == 0

@@ -6,14 +6,13 @@ import pytest
 
 from envs.types import Ending
 from orchestrator.report.measures.estimates import estimate
-from orchestrator.report.measures.families import comparisons
 from orchestrator.report.measures.missingness import (
     MEASURES,
     missing_bounds,
 )
+from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.measures.ranking import ranking
-from orchestrator.report.tables.evidence import ranking_table
-from orchestrator.report.tables.missing import missing_table
+from orchestrator.report.tables.evidence import missing_table, ranking_table
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 

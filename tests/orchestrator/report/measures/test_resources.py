@@ -15,9 +15,9 @@ from orchestrator.report.measures.resources import describe_resources, resources
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.cell_resources import add_resources, kilowatt_hours
 from orchestrator.report.scores.metrics import write_results
-from orchestrator.report.tables.cost import cost_table
+from orchestrator.report.tables.all_tables import write_tables
+from orchestrator.report.tables.evidence import cost_table
 from orchestrator.report.tables.table import MISSING
-from orchestrator.report.tables.write import write_tables
 from orchestrator.scheduling.forecast.throughput import EPISODES, ObservedRate, add_observed
 from orchestrator.storage import engine_cache, reused
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep, write_published_run

@@ -4,12 +4,12 @@ import pytest
 
 from actors.playing.judge_runner import judge_key
 from envs.errors import RunFolderError
-from orchestrator.report.scores.judge_agreement import agreement, choose_judge, jury, own_judge_key
+from orchestrator.report.scores.judge_agreement import agreement, choose_judge, own_judge_key
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
 from tests.orchestrator.report.runs import sweep
 
-FIRST, SECOND, THIRD = "first/1", "second/2", "third/3"
+FIRST, SECOND = "first/1", "second/2"
 
 
 def store_verdicts(folder, judge: str, *bits: tuple[bool, bool, bool] | None) -> None:
@@ -56,11 +56,8 @@ def test_unknown_or_ambiguous_judge_is_refused_with_the_folders_judges(folder, d
     store_verdicts(folder, "secondary/4", (True, True, True))
 
     for prefix, count in (("fourth", 0), ("second", 2)):
-        with pytest.raises(RunFolderError) as refused:
+        with pytest.raises(RunFolderError, match=rf"'{prefix}' names {count} judges .*{FIRST}, {SECOND}, secondary/4"):
             choose_judge(folder, unjudged, prefix)
-        assert str(refused.value) == (
-            f"--judge {prefix!r} names {count} judges of {folder}; its judges: {FIRST}, {SECOND}, secondary/4"
-        )
     with pytest.raises(RunFolderError, match=r"its judges: none yet$"):
         choose_judge(tmp_path / "none", unjudged, "first")
 
@@ -75,14 +72,3 @@ def test_agreement_counts_what_both_read(folder):
     assert [round(category[name], 2) for name in ("equal", "first_yes", "other_yes")] == [66.67, 66.67, 33.33]
     assert category["kappa"] == pytest.approx((2 / 3 - 4 / 9) / (1 - 4 / 9))
     assert category["kappa_low"] < category["kappa"] < category["kappa_high"]
-
-
-def test_a_jury_has_a_majority_only_above_one_half(folder):
-    store_verdicts(folder, THIRD, (True, True, True), None, (True, False, False))
-    rows = {row["bit"]: row for row in jury(folder).to_dicts()}
-
-    assert {(row["judges"], row["answers"]) for row in rows.values()} == {(3, 3)}
-    shares = {bit: (round(row["majority_yes"], 2), round(row["split"], 2)) for bit, row in rows.items()}
-    assert shares == {"category": (33.33, 66.67), "suggestion": (66.67, 0.0), "aggregate": (33.33, 33.33)}
-    assert rows["suggestion"]["alpha"] == 1
-    assert rows["category"]["alpha_low"] <= rows["category"]["alpha"] <= rows["category"]["alpha_high"]

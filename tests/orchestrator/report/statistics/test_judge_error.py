@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from orchestrator.report.statistics.agreement import Confusion
 from orchestrator.report.statistics.judge_error import (
     FEWEST_LABELS,
+    Confusion,
     Labels,
     prediction_powered,
     rogan_gladen,

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.formats import rich_table
-from orchestrator.report.tables.results import result_tables
+from orchestrator.report.tables.paper_tables import result_tables
 from orchestrator.report.tables.table import Column, Table, TableCell, columns, line
 from tests.orchestrator.report.runs import play_sweep, sweep
 

@@ -8,9 +8,8 @@ import pytest
 
 from actors.engine.baselines import Baseline
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.all_tables import report_tables
+from orchestrator.report.tables.all_tables import report_tables, write_tables
 from orchestrator.report.tables.formats import markdown
-from orchestrator.report.tables.write import write_tables
 from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
 
 GOLDEN = Path(__file__).with_name("golden.md")

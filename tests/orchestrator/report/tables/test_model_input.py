@@ -13,8 +13,8 @@ from orchestrator.cli.main import app
 from orchestrator.inspection.certificate import add_certificate
 from orchestrator.report.html import build_page
 from orchestrator.report.read_run import read_run
+from orchestrator.report.tables.all_tables import write_tables
 from orchestrator.report.tables.model_input import certificate_rows
-from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.run_folder import stored_sweep
 from tests.orchestrator.report.runs import play_sweep, sweep
 

@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, ttest_1samp
 
 from envs.types import Ending
-from orchestrator.report.measures.families import comparisons, count_tests, primary_condition
-from orchestrator.report.measures.paired_tests import compare_averages, compare_pairs, is_significant, tally_pairs
+from orchestrator.report.measures.paired import (
+    compare,
+    comparisons,
+    count_tests,
+    is_significant,
+    primary_condition,
+    tally_pairs,
+)
 from orchestrator.report.statistics.exact_tests import detectable, holm, mcnemar, mcnemar_power
 from orchestrator.report.tables.evidence import paired_table
 from sweeps.sections import Evidence
@@ -56,7 +62,7 @@ FOUR = ((True, False, 3, 1), (True, True, 2, 2), (False, True, 1, 4), (True, Fal
 
 
 def test_four_pairs_by_hand():
-    row = compare_pairs(tally_pairs(pairs(*FOUR).lazy(), NAMES), NAMES).row(0, named=True)
+    row = compare(tally_pairs(pairs(*FOUR).lazy(), NAMES), NAMES)[0].row(0, named=True)
     t = ttest_1samp([2, 0, -3, 4], 0)
     assert (row["n"], row["gained"], row["lost"], row["acc"], row["acc_other"]) == (4, 2, 1, 75, 50)
     assert row["difference"] == 25 and row["ps_difference"] == 0.75 and row["loops_difference"] == 0
@@ -67,9 +73,9 @@ def test_four_pairs_by_hand():
 
 def test_clusters_are_tested_by_their_sums_and_never_contradict_their_interval():
     rows = [(True, False, 2, 1)] * 12 + [(False, False, 1, 1)] * 12
-    plain = compare_pairs(tally_pairs(pairs(*rows).lazy(), NAMES), NAMES).row(0, named=True)
+    plain = compare(tally_pairs(pairs(*rows).lazy(), NAMES), NAMES)[0].row(0, named=True)
     frame = pairs(*rows, cluster=[0] * 6 + [1] * 6 + [2] * 12)
-    clustered = compare_pairs(tally_pairs(frame.lazy(), NAMES), NAMES).row(0, named=True)
+    clustered = compare(tally_pairs(frame.lazy(), NAMES), NAMES)[0].row(0, named=True)
     assert plain["p"] < 0.05 < clustered["p"]
     for row in (plain, clustered):
         assert (row["p"] < 0.05) == (row["difference_low"] > 0 or row["difference_high"] < 0)
@@ -77,7 +83,7 @@ def test_clusters_are_tested_by_their_sums_and_never_contradict_their_interval()
 
 def test_open_ended_pairs_have_no_suggestions():
     answers = pairs(*FOUR).with_columns(turns=pl.lit(None, pl.Int64), looped=pl.lit(None, pl.Boolean))
-    row = compare_pairs(tally_pairs(answers.lazy(), NAMES), NAMES).row(0, named=True)
+    row = compare(tally_pairs(answers.lazy(), NAMES), NAMES)[0].row(0, named=True)
     assert row["difference"] == 25 and row["ps_difference"] is row["ps_p"] is row["loops_low"] is None
 
 
@@ -85,7 +91,7 @@ def test_a_small_scenario_does_not_take_the_average_down():
     big = pairs(*[(True, False, 2, 1)] * 60, *[(False, False, 1, 1)] * 240)
     small = pairs(*[(True, True, 2, 2)] * 10).with_columns(scenario=pl.lit("ROD"))
     tallies = tally_pairs(pl.concat([big, small]).lazy(), NAMES)
-    row = compare_averages(tallies, ["model", "condition", "protocol"]).row(0, named=True)
+    row = compare(tallies, NAMES)[1].row(0, named=True)
     assert row["difference"] == 10 and row["scenarios"] == 2 and row["p"] < 1e-6 and row["ps_p"] < 1e-6
 
 
