@@ -1,1 +1,0 @@
-"""Comparison of every stored reply and verdict with the package ``proactivebench``."""

@@ -16,6 +16,8 @@ from envs.bad_lines import Problem, skipped_note
 from envs.errors import UserError
 from envs.samples import load_samples
 from envs.types import Ending, Mode, Sample
+from orchestrator.audit.replay import replay
+from sweeps.conditions import Condition
 
 
 class ReplayError(UserError, ValueError):
@@ -41,10 +43,10 @@ class AnswerLine(BaseModel):
     """The only protocol that can be replayed."""
 
 
-def replay(data: Path, lines: Iterable[str], where: str = "input") -> Iterator[dict[str, Any]]:
-    """Replay JSON lines ``{"scenario", "id", "hint", "reference", "answers"}``; raises ReplayError, BadData.
+def score_lines(data: Path, lines: Iterable[str], where: str = "input") -> Iterator[dict[str, Any]]:
+    """Score JSON lines ``{"scenario", "id", "hint", "reference", "answers"}``; raises ReplayError, BadData.
 
-    Samples that the paper's filter drops can be replayed too.
+    Samples that the paper's filter drops can be scored too.
     """
     loaded: dict[str, dict[int, Sample]] = {}
     skipped: dict[str, list[Problem]] = {}
@@ -52,50 +54,41 @@ def replay(data: Path, lines: Iterable[str], where: str = "input") -> Iterator[d
         if not line.strip():
             continue
         request = _parse_line(line, f"{where}, line {number}")
-        scenario = request.scenario
-        if scenario not in loaded:
-            samples = load_samples(data, scenario, filtered=False, skipped=skipped.setdefault(scenario, []))
-            loaded[scenario] = {sample.id: sample for sample in samples}
-        sample = loaded[scenario].get(request.id)
-        if sample is None:
-            missing = f"{scenario} has no sample with id {request.id}{skipped_note(skipped[scenario])}"
+        if (name := request.scenario) not in loaded:
+            samples = load_samples(data, name, filtered=False, skipped=skipped.setdefault(name, []))
+            loaded[name] = {sample.id: sample for sample in samples}
+        if (sample := loaded[name].get(request.id)) is None:
+            missing = f"{name} has no sample with id {request.id}{skipped_note(skipped[name])}"
             raise ReplayError(f"{where}, line {number}: {missing}")
-        yield replay_answers(sample, request.answers, request.hint, request.reference)
+        yield score_answers(sample, request.answers, request.hint, request.reference)
 
 
-def replay_answers(sample: Sample, answers: list[str], hint: bool = False, reference: bool = False) -> dict[str, Any]:
+def score_answers(sample: Sample, answers: list[str], hint: bool = False, reference: bool = False) -> dict[str, Any]:
     """Return the episode of these answers.
 
     ``max_steps`` is True if the number of turns equals the limit, as in the package (``get_statistics``). ``ending`` and
     ``correct`` are null if the answers stop before the episode does.
     """
-    game, turns = SCENARIOS[sample.scenario], list[dict[str, Any]]()
-    state = game.initial(sample, Mode.REFERENCE if reference else Mode.PLAY)
-    for answer in answers:
-        if state.ending is not None:
-            break
-        view = game.view(sample, state, hint)
-        state, turn = game.step(sample, state, answer)
-        crop = view.image.crop
-        turns.append({
-            "image": view.image.path, "op": None if crop is None else ["crop", *crop], "prompt": view.prompt,
-            "options": [*view.options, *view.categories], "answer": answer, "action": turn.option.value,
-            "category": turn.category.value,
-        })  # fmt: skip
-    ended = state.ending is not None
+    condition = Condition(name="answers", mode=Mode.REFERENCE if reference else Mode.PLAY, hint=hint)
+    turns = list(replay(sample, condition, answers))
+    ending = turns[-1].state.ending if turns else None
+    rows = [
+        {
+            "image": plain.image.path, "op": None if plain.image.crop is None else ["crop", *plain.image.crop],
+            "prompt": plain.prompt, "options": [*plain.options, *plain.categories], "answer": answer,
+            "action": turn.option.value, "category": turn.category.value,
+        }
+        for answer, (_, plain, _, _, turn) in zip(answers, turns, strict=False)
+    ]  # fmt: skip
     return {
-        "scenario": sample.scenario, "id": sample.id, "turns": turns, "num_turns": state.turn,
-        "ending": state.ending.value if state.ending else None,
-        "correct": state.ending is Ending.CORRECT if ended else None,
-        "max_steps": state.turn == game.limit(sample), "unused_answers": len(answers) - len(turns),
+        "scenario": sample.scenario, "id": sample.id, "turns": rows, "num_turns": len(turns),
+        "ending": ending.value if ending else None, "correct": ending is Ending.CORRECT if ending else None,
+        "max_steps": len(turns) == SCENARIOS[sample.scenario].limit(sample), "unused_answers": len(answers) - len(turns),
     }  # fmt: skip
 
 
 def as_json(fields: Mapping[str, Any], encoding: str | None = None) -> str:
-    """Return one line of JSON that escapes only what the encoding (default UTF-8) lacks or a terminal would act on.
-
-    Control characters, marks that reorder text, and lone surrogates are escaped as ``\\u009b``.
-    """
+    """Return one line of JSON that escapes only what the encoding (default UTF-8) lacks or a terminal would act on."""
     text = UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(fields, ensure_ascii=False))
     try:
         text.encode(encoding or "utf-8")

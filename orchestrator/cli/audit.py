@@ -10,7 +10,7 @@ import typer
 
 from envs import regular
 from envs.errors import UserError
-from orchestrator.audit.answers import ReplayError, replay
+from orchestrator.audit.answers import ReplayError, score_lines
 from orchestrator.audit.answers import as_json as line_as_json
 from orchestrator.cli.options import AsJson, MovedData, readable_folder
 from orchestrator.cli.printing import print_json, print_lines, reading
@@ -54,7 +54,7 @@ def audit(
 def _score_answers(file: Path, data: Path) -> None:
     try:
         with io.TextIOWrapper(regular.open_file(file), encoding="utf-8", newline="\n") as lines:
-            for line in replay(data, lines, str(file)):
+            for line in score_lines(data, lines, str(file)):
                 print(line_as_json(line, sys.stdout.encoding))
     except UnicodeDecodeError as problem:
         raise ReplayError(f"{file} is not UTF-8 text: {problem}") from None

@@ -7,35 +7,27 @@ pictures are downloaded and free disk space is checked in advance.
 import shutil
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import NamedTuple
 
 from envs.samples import BadData, lines_file, read_samples
 from orchestrator.datasets.remote_files import FetchError, fetch_errors
-from orchestrator.datasets.safe_unzip import BadArchive, Member, check_members, unzip
+from orchestrator.datasets.safe_unzip import PREFIX, BadArchive, is_in_place, read_entries, unzip
 from orchestrator.datasets.sources import ARRIVING, RemoteFolder
 
-PREFIX = "test/"
-"""A top folder that an archive may have and its pictures lose."""
 SPARE = 1 << 30
 """Bytes of the disk that must stay free."""
 
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Archive:
-    """An archive that holds needed pictures."""
+class Archive(NamedTuple):
+    """An archive with pictures that are needed and not in place."""
 
     name: str
     size: int
-    wanted: tuple[Member, ...]
-
-    @property
-    def extracted_size(self) -> int:
-        """Return the bytes of the needed files."""
-        return sum(member.size for member in self.wanted)
+    wanted: dict[str, int]
+    """Names of these files -> their sizes."""
 
 
 def bring_lines(source: RemoteFolder, files: Mapping[str, int], home: Path, scenarios: Sequence[str]) -> None:
@@ -55,15 +47,17 @@ def bring_scenarios(
     """
     files = source.files()
     bring_lines(source, files, home, scenarios)
-    folders = picture_folders(home, scenarios)
+    folders = _picture_folders(home, scenarios)
     loose = [name for name in files if "/" in name and name.partition("/")[0] in folders]
+    if outside := [name for name in loose if ".." in name.split("/") or "\0" in name]:
+        raise FetchError(f"the listing names {outside[0][:200]!r}, which would land outside the folder")
     archives = list(_needed_archives(source, files, folders, home, hint, say))
     packed = [archive.size for archive in archives]
-    extracted = sum(archive.extracted_size for archive in archives) + sum(files[name] for name in loose)
+    extracted = sum(sum(archive.wanted.values()) for archive in archives) + sum(files[name] for name in loose)
     if archives or loose:
-        require_space(home, extracted + (sum(packed) if keep else max(packed, default=0)), hint, say)
+        _require_space(home, extracted + (sum(packed) if keep else max(packed, default=0)), hint, say)
     for name in loose:
-        source.download(name, files[name], home / _check_name(name))
+        source.download(name, files[name], home / name)
     for archive in archives:
         _unpack(source, archive, home, say, keep)
     shutil.rmtree(home / ARRIVING, ignore_errors=True)
@@ -71,7 +65,7 @@ def bring_scenarios(
         raise FetchError(f"{source.address} holds no pictures of {', '.join(missing)}")
 
 
-def picture_folders(home: Path, scenarios: Sequence[str]) -> set[str]:
+def _picture_folders(home: Path, scenarios: Sequence[str]) -> set[str]:
     """Return the top folders of the scenarios' pictures, ignoring bad lines. Raises BadData for an unreadable file."""
     folders = set()
     for name in scenarios:
@@ -82,7 +76,7 @@ def picture_folders(home: Path, scenarios: Sequence[str]) -> set[str]:
     return folders
 
 
-def require_space(folder: Path, need: int, hint: str, say: Say) -> None:
+def _require_space(folder: Path, need: int, hint: str, say: Say) -> None:
     """Print needed and free bytes; raise FetchError with this hint if the folder's disk is too small."""
     free = shutil.disk_usage(folder).free
     say(f"needs {need / 1e9:.2f} GB, {free / 1e9:.2f} GB are free")
@@ -95,49 +89,37 @@ def _needed_archives(
 ) -> Iterator[Archive]:
     """Yield the archives with needed pictures that are not in place; one that cannot be read from afar is downloaded first."""
     for name in (name for name in files if name.endswith(".zip") and "/" not in name):
-        members = _read_members(source, name, files[name], home, hint)
-        needed = [member for member in members if _place(member).partition("/")[0] in folders]
-        pending = tuple(member for member in needed if not _is_in_place(home, member))
-        if pending:
-            say(f"{name}: {files[name] / 1e9:.2f} GB, {len(pending):,} of its files are needed")
-            yield Archive(name, files[name], pending)
+        wanted = {
+            entry.filename: entry.file_size
+            for entry in _read_entries(source, name, files[name], home, hint)
+            if entry.filename.removeprefix(PREFIX).partition("/")[0] in folders and not is_in_place(home, entry)
+        }
+        if wanted:
+            say(f"{name}: {files[name] / 1e9:.2f} GB, {len(wanted):,} of its files are needed")
+            yield Archive(name, files[name], wanted)
 
 
-def _read_members(source: RemoteFolder, name: str, size: int, home: Path, hint: str) -> list[Member]:
+def _read_entries(source: RemoteFolder, name: str, size: int, home: Path, hint: str) -> list[zipfile.ZipInfo]:
     try:
         with fetch_errors(name, source.address.who), source.open(name) as remote:
-            return _read_directory(remote, name, size)
+            return read_entries(remote, size, name)
     except FetchError:  # a server without ranges
-        require_space(home, size, hint, lambda line: None)
+        _require_space(home, size, hint, lambda line: None)
         path = source.download(name, size, home / ARRIVING / name)
     try:
         with path.open("rb") as content:
-            return _read_directory(content, name, size)
+            return read_entries(content, size, name)
     except BadArchive:
         path.unlink()
         raise
 
 
-def _read_directory(content: IO[bytes], name: str, size: int) -> list[Member]:
-    try:
-        with zipfile.ZipFile(content) as archive:
-            return check_members(archive, size, name)
-    except (zipfile.BadZipFile, EOFError) as problem:
-        raise BadArchive(f"{name} is no zip archive: {problem}") from None
-
-
 def _unpack(source: RemoteFolder, archive: Archive, home: Path, say: Say, keep: bool) -> None:
-    """Download an archive, unpack it, and move its files into place when all are good."""
+    """Download an archive and unpack what is needed."""
     path = source.download(archive.name, archive.size, (home if keep else home / ARRIVING) / archive.name)
-    names = {member.name for member in archive.wanted}
-    unpacked = home / ARRIVING / f"{archive.name}.files"
-    say(f"{archive.name}: extracting {len(names):,} files, {archive.extracted_size / 1e9:.2f} GB")
+    say(f"{archive.name}: extracting {len(archive.wanted):,} files, {sum(archive.wanted.values()) / 1e9:.2f} GB")
     try:
-        unzip(path, unpacked, names.__contains__, say)
-        for member in archive.wanted:
-            target = home / _place(member)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (unpacked / member.name).replace(target)
+        unzip(path, home, archive.wanted.__contains__, say)
     except BadArchive as problem:
         shutil.rmtree(home / ARRIVING, ignore_errors=True)
         path.unlink(missing_ok=True)
@@ -148,20 +130,3 @@ def _unpack(source: RemoteFolder, archive: Archive, home: Path, say: Say, keep: 
         ) from None
     if not keep:
         path.unlink()
-
-
-def _place(member: Member) -> str:
-    """Return the path of a member's file in the benchmark."""
-    return member.name.removeprefix(PREFIX)
-
-
-def _is_in_place(home: Path, member: Member) -> bool:
-    path = home / _place(member)
-    return path.is_file() and path.stat().st_size == member.size
-
-
-def _check_name(name: str) -> str:
-    """Return a listed name. Raises FetchError if it leads out of the folder."""
-    if name.startswith("/") or ".." in name.split("/") or "\0" in name:
-        raise FetchError(f"the listing names {name[:200]!r}, which would land outside the folder")
-    return name

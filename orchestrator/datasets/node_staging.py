@@ -1,12 +1,9 @@
-"""Stages a sweep's data on a node by tasks of Ray that take no CPU.
-
-A node is staged once; all workers that need its data wait for the same task.
-"""
+"""Stages a sweep's data on a node by a task of Ray that takes no CPU; all workers of the node wait for the same task."""
 
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
@@ -17,18 +14,11 @@ from orchestrator.datasets.sources import parse_address
 from orchestrator.datasets.staging import stage
 from sweeps.spec import Sweep
 
-STAGING_TIMEOUT_S = 1800.0
-"""Seconds without a message after which staging fails."""
-SILENCE_S = 60.0
-"""Seconds after which work without a line is reported as waiting."""
-
-Say = Callable[[str], None]
-
 
 @ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def stage_task(data: str, scenarios: Sequence[str], cache: str) -> Iterator[tuple[str, Any]]:
-    """Yield ("line", text) during staging and finally ("result", folder). Raises the errors of ``staging.stage``."""
-    yield from _stream_messages(lambda say: str(stage(data, scenarios, cache, say)))
+def stage_task(data: str, scenarios: Sequence[str], cache: str) -> Iterator[Any]:
+    """Yield a line after the other during staging and finally the folder in a tuple. Raises the errors of ``staging.stage``."""
+    yield from stream_lines(lambda say: str(stage(data, scenarios, cache, say)))
 
 
 class NodeStaging:
@@ -48,11 +38,17 @@ class NodeStaging:
         return await asyncio.shield(task)
 
     async def _stage_node(self, node: str, host: str) -> str:
-        sweep = self.sweep
-        stream = _start_on(stage_task, node, sweep.data, sweep.scenarios, sweep.staging.cache)
-        return str(
-            await _result(stream, lambda line: print(f"node {node[:6]} ({host}): {line}", file=sys.stderr, flush=True))
-        )
+        """Stage on a node (Ray id) and print its lines; a task that is no longer waited for is killed."""
+        strategy, sweep = NodeAffinitySchedulingStrategy(node, soft=False), self.sweep
+        task = stage_task.options(scheduling_strategy=strategy, num_returns="streaming")
+        stream = task.remote(sweep.data, sweep.scenarios, sweep.staging.cache)
+        try:
+            while isinstance(message := await (await anext(stream)), str):
+                print(f"node {node[:6]} ({host}): {message}", file=sys.stderr, flush=True)
+        except asyncio.CancelledError:
+            ray.cancel(stream, force=True)
+            raise
+        return str(message[0])
 
     def close(self) -> None:
         """Cancel all staging."""
@@ -60,49 +56,19 @@ class NodeStaging:
             task.cancel()
 
 
-def _start_on(task: Any, node: str, *arguments: Any) -> Any:
-    """Start a task on a node (Ray id), and return its stream of messages."""
-    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
-    return task.options(scheduling_strategy=strategy, num_returns="streaming").remote(*arguments)
-
-
-async def _result(stream: Any, say: Say) -> Any:
-    """Report the lines of a stream and return its result; a task that is no longer waited for is killed."""
-    try:
-        while True:
-            kind, payload = await asyncio.wait_for(_next_message(stream), STAGING_TIMEOUT_S)
-            if kind == "result":
-                return payload
-            if kind == "line":
-                say(payload)
-    except (asyncio.CancelledError, TimeoutError):
-        ray.cancel(stream, force=True)
-        raise
-
-
-async def _next_message(stream: Any) -> tuple[str, Any]:
-    message: tuple[str, Any] = await (await anext(stream))
-    return message
-
-
-def _stream_messages(work: Callable[[Say], Any]) -> Iterator[tuple[str, Any]]:
-    """Run ``work`` in a thread; yield ("line", text) per line, then ("result", value). Raises its errors."""
-    messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+def stream_lines(work: Callable[[Callable[[str], None]], Any]) -> Iterator[Any]:
+    """Run ``work`` in a thread; yield its lines, and then its result in a tuple. Raises its errors."""
+    messages: SimpleQueue[str | tuple[Any] | BaseException] = SimpleQueue()
 
     def run() -> None:
         try:
-            messages.put(("result", work(lambda line: messages.put(("line", line)))))
+            messages.put((work(messages.put),))
         except BaseException as problem:
-            messages.put(("failed", problem))
+            messages.put(problem)
 
     Thread(target=run, daemon=True).start()
-    while True:
-        try:
-            kind, payload = messages.get(timeout=SILENCE_S)
-        except Empty:
-            kind, payload = "waiting", ""  # the thread works; the network's own timeouts end what hangs
-        if kind == "failed":
-            raise payload
-        yield kind, payload
-        if kind == "result":
-            return
+    while isinstance(message := messages.get(), str):
+        yield message
+    if isinstance(message, BaseException):
+        raise message
+    yield message

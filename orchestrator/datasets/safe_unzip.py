@@ -10,9 +10,12 @@ import stat
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import IO
+from unicodedata import normalize
 
 from envs.samples import BadData
 
@@ -24,26 +27,22 @@ MAX_GROWTH = 100
 """Largest ratio of extracted to packed size, for an archive or a large file; pictures have about 1, text about 10."""
 SMALL = 1 << 20
 """Bytes up to which a file may grow by any factor, as a blank picture does."""
-MAX_NAME = 1024
+MAX_NAME, MAX_PART = 1024, 200
+"""Bytes of a name, and of each part of it: file systems take 255, and a file has a longer name while it arrives."""
 PROGRESS_INTERVAL_S = 5.0
 """Seconds between two lines about progress."""
+PREFIX = "test/"
+"""A top folder that an archive may have and its files lose."""
 
 
 class BadArchive(BadData):
     """An archive that is not extracted; the message names it and the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A checked file of an archive."""
-
-    name: str
-    size: int
-
-
-def check_members(archive: zipfile.ZipFile, size: int, name: str) -> list[Member]:
+def read_entries(content: IO[bytes], size: int, name: str) -> list[zipfile.ZipInfo]:
     """Return the files of an archive of ``size`` bytes. Raises BadArchive for a hostile or damaged archive."""
-    entries = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
+    with _archive_errors(name), zipfile.ZipFile(content) as archive:
+        entries = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
     if len(entries) > MAX_FILES:
         raise BadArchive(f"{name} holds {len(entries):,} files, more than {MAX_FILES:,}")
     for entry in entries:
@@ -55,48 +54,76 @@ def check_members(archive: zipfile.ZipFile, size: int, name: str) -> list[Member
     if total > MAX_BYTES or total > MAX_GROWTH * max(size, SMALL):
         raise BadArchive(f"{name} would grow from {size:,} to {total:,} bytes: that is a bomb, not a benchmark")
     _check_names([entry.filename for entry in entries], name)
-    return [Member(entry.filename, entry.file_size) for entry in entries]
+    return entries
 
 
-def unzip(path: Path, target: Path, wanted: Callable[[str], bool], say: Callable[[str], None] = print) -> int:
-    """Extract the files whose names are ``wanted``; return their size in bytes.
+def target_path(home: Path, entry: zipfile.ZipInfo) -> Path:
+    """Return where a file of an archive is extracted to."""
+    return home / entry.filename.removeprefix(PREFIX)
 
-    An existing file of the right size is kept, so a second call resumes the first.
+
+def is_in_place(home: Path, entry: zipfile.ZipInfo) -> bool:
+    """Return True if the file was extracted before."""
+    path = target_path(home, entry)
+    return path.is_file() and not path.is_symlink() and path.stat().st_size == entry.file_size
+
+
+def unzip(path: Path, home: Path, wanted: Callable[[str], bool], say: Callable[[str], None] = print) -> None:
+    """Extract the files whose names are ``wanted``; one that is in place is kept, so a second call resumes the first.
+
     Raises BadArchive for a hostile or damaged archive (before anything is written, if its directory shows it), OSError
     for a full disk.
     """
-    root = Path(os.path.realpath(target))
-    try:
-        with zipfile.ZipFile(path) as archive:
-            chosen = [
-                member for member in check_members(archive, path.stat().st_size, path.name) if wanted(member.name)
-            ]
-            printed = time.monotonic()
-            for number, member in enumerate(chosen):
-                _extract(archive, member, _target_path(root, member.name, path.name), path.name)
+    root, printed = Path(os.path.realpath(home)), time.monotonic()
+    with path.open("rb") as content:
+        chosen = [entry for entry in read_entries(content, path.stat().st_size, path.name) if wanted(entry.filename)]
+        with _archive_errors(path.name), zipfile.ZipFile(content) as archive:
+            for number, entry in enumerate(chosen, 1):
+                target = target_path(root, entry)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if not Path(os.path.realpath(target.parent)).is_relative_to(root):
+                    raise BadArchive(
+                        f"{path.name}: {entry.filename[:200]!r} would go through a link out of {root.name}"
+                    )
+                if not is_in_place(root, entry):
+                    _extract(archive, entry, target)
                 if time.monotonic() - printed > PROGRESS_INTERVAL_S:
                     printed = time.monotonic()
-                    say(f"{path.name}: {number + 1:,} of {len(chosen):,} files extracted")
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, RuntimeError) as problem:
-        raise BadArchive(f"{path.name} is damaged: {problem}") from None
+                    say(f"{path.name}: {number:,} of {len(chosen):,} files extracted")
+
+
+@contextmanager
+def _archive_errors(name: str) -> Iterator[None]:
+    """Turn the errors of a damaged archive into BadArchive."""
+    damage = (
+        zipfile.BadZipFile,
+        zipfile.LargeZipFile,
+        NotImplementedError,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        zlib.error,
+    )
+    try:
+        yield
     except BadArchive:
         raise
     except OSError as problem:
         if problem.errno != errno.EINVAL:  # EINVAL: the directory points before the start of the file
             raise
-        raise BadArchive(f"{path.name} is damaged: its directory points nowhere") from None
-    except (ValueError, zlib.error) as problem:
-        raise BadArchive(f"{path.name} is damaged: {problem}") from None
-    return sum(member.size for member in chosen)
+        raise BadArchive(f"{name} is damaged: its directory points nowhere") from None
+    except damage as problem:
+        raise BadArchive(f"{name} is damaged: {problem}") from None
 
 
 def _refusal(entry: zipfile.ZipInfo) -> str:
-    """Return why a member is refused, or an empty string."""
+    """Return why a file is refused, or an empty string."""
     name, kind = entry.filename, stat.S_IFMT(entry.external_attr >> 16)
-    parts = PurePosixPath(name).parts
-    if name.startswith("/") or "\\" in name or ":" in name.split("/")[0] or ".." in parts or "\0" in name:
+    parts = name.split("/")
+    if name.startswith("/") or "\\" in name or ":" in parts[0] or ".." in parts or "\0" in name:
         return "would land outside the folder"
-    if not parts or len(name) > MAX_NAME or "" in name.split("/") or "." in name.split("/"):
+    sizes = [len(part.encode("utf-8", "surrogatepass")) for part in parts]
+    if "" in parts or "." in parts or sum(sizes) > MAX_NAME or max(sizes) > MAX_PART:
         return "is no file name"
     if kind not in (0, stat.S_IFREG):
         return "is a link or a device, not a file"
@@ -108,34 +135,27 @@ def _refusal(entry: zipfile.ZipInfo) -> str:
 
 
 def _check_names(names: Sequence[str], archive: str) -> None:
-    """Raise BadArchive for a duplicate name, or a name that is both a file and a folder."""
-    files = set(names)
-    if len(files) < len(names):
-        raise BadArchive(f"{archive} holds a file twice")
-    parents = {PurePosixPath(name).parent for name in names}
-    folders = {str(folder) for parent in parents for folder in (parent, *parent.parents)}
-    if conflicts := files & folders:
+    """Raise BadArchive for two names that some file systems read as one, or a name that is both a file and a folder."""
+    plain = [normalize("NFC", name.removeprefix(PREFIX)).casefold() for name in names]
+    if twins := [name for name, count in Counter(plain).items() if count > 1]:
+        raise BadArchive(f"{archive} holds a file twice, {twins[0][:200]!r}, or two whose names differ by case alone")
+    folders = {str(parent) for name in set(plain) for parent in PurePosixPath(name).parents}
+    if conflicts := folders & set(plain):
         raise BadArchive(f"{archive}: {min(conflicts)[:200]!r} is a file and a folder")
 
 
-def _target_path(root: Path, name: str, archive: str) -> Path:
-    """Return a member's target path. Raises BadArchive if an existing link leads out of the folder."""
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not Path(os.path.realpath(path.parent)).is_relative_to(root):
-        raise BadArchive(f"{archive}: {name[:200]!r} would go through a link out of {root.name}")
-    return path
-
-
-def _extract(archive: zipfile.ZipFile, member: Member, path: Path, name: str) -> None:
-    if path.is_file() and not path.is_symlink() and path.stat().st_size == member.size:
-        return
+def _extract(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> None:
     partial = path.with_name(f".{path.name}.part")
     partial.unlink(missing_ok=True)
-    with archive.open(member.name) as packed, partial.open("xb") as out:
-        shutil.copyfileobj(packed, out)  # zipfile reads no more than the size that was checked
-        written = out.tell()
-    if written != member.size:
+    try:
+        with archive.open(entry) as packed, partial.open("xb") as out:
+            shutil.copyfileobj(
+                packed, out
+            )  # zipfile reads no more than the size that was checked, and compares the sum
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    if partial.stat().st_size != entry.file_size:
         partial.unlink()
-        raise BadArchive(f"{name} is damaged: {member.name[:200]!r} should have {member.size:,} bytes, not {written:,}")
+        raise zipfile.BadZipFile(f"{entry.filename[:200]!r} should have {entry.file_size:,} bytes")
     partial.replace(path)

@@ -3,7 +3,6 @@
 An address names one state of the data: the Hub's is pinned to a commit; data at other addresses must not change.
 """
 
-import contextlib
 import re
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,14 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from envs import SCENARIOS
-from envs.samples import lines_file
 from orchestrator.datasets.remote_files import FetchError, fetch_errors, short_message
 
 HUB = re.compile(r"hf://(?:datasets/)?([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.*))?")
 READ_TIMEOUT_S = 60
 """Seconds of silence after which a web server counts as failed."""
-CHUNK = 1 << 20
 ARRIVING = ".arriving"
 """Subfolder of downloads that are not in place yet."""
 
@@ -53,13 +49,12 @@ class Address:
 
 def parse_address(data: str) -> Address | None:
     """Parse a sweep's ``data``; return None for a local folder. Raises FetchError for an invalid address."""
-    if "://" not in data:
+    scheme, is_address, _ = data.partition("://")
+    if not is_address:
         return None
-    scheme = data.partition("://")[0]
     if scheme != "hf":
         return Address(scheme, data.rstrip("/"))
-    match = HUB.fullmatch(data.rstrip("/"))
-    if match is None:
+    if (match := HUB.fullmatch(data.rstrip("/"))) is None:
         raise FetchError(f"data = {data!r} must look like hf://OWNER/NAME[@REVISION][/FOLDER]")
     return Address("hf", match[1], match[2] or "", match[3] or "")
 
@@ -79,14 +74,26 @@ class RemoteFolder:
     """The files of one pinned address, for a local folder ``home``; methods raise FetchError if a request fails."""
 
     def __init__(self, address: Address, home: Path) -> None:
-        self.address, self.arriving = address, home / ARRIVING
+        self.address, self.arriving, self.root = address, home / ARRIVING, address.location
+        self.is_web = address.scheme in ("http", "https")
         with fetch_errors(str(address), address.who):
-            self.fs, self.root = _open(address)
+            if address.scheme == "hf":
+                from huggingface_hub import HfFileSystem
+
+                self.fs: Any = HfFileSystem()
+                self.root = f"datasets/{address.location}@{address.revision}/{address.folder}".rstrip("/")
+            elif self.is_web:
+                self.fs = _web_file_system()
+            else:
+                from fsspec.core import url_to_fs
+
+                self.fs, root = url_to_fs(address.location)
+                self.root = str(root).rstrip("/")
 
     def files(self) -> dict[str, int]:
         """Return the size in bytes of every file by its path in the folder."""
         with fetch_errors(str(self.address), self.address.who):
-            if self.address.scheme in ("http", "https"):
+            if self.is_web:
                 return self._linked_files()
             self.fs.invalidate_cache()
             details = self.fs.find(self.root, detail=True)
@@ -94,15 +101,19 @@ class RemoteFolder:
 
     def open(self, name: str) -> Any:
         """Open a file for random access, without downloading it."""
-        return self.fs.open(f"{self.root}/{self._path(name)}", "rb", block_size=CHUNK)
+        return self.fs.open(self._path(name), "rb", block_size=1 << 20)
 
     def download(self, name: str, size: int, target: Path) -> Path:
         """Download a file to ``target``, which gets its name only when it is complete; a broken download of the Hub resumes."""
         if target.is_file() and target.stat().st_size == size:
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.part")
         try:
-            part = self._download(name, target)
+            if self.address.scheme == "hf":
+                part = self._resume(name)
+            else:
+                self.fs.get_file(self._path(name), str(part))
         except Exception as problem:  # whatever the network stack raises
             raise FetchError(f"{name} broke off ({short_message(problem)}); rerun the same command to resume") from None
         if (arrived := part.stat().st_size) != size:
@@ -111,52 +122,24 @@ class RemoteFolder:
         part.replace(target)
         return target
 
-    def _download(self, name: str, target: Path) -> Path:
-        if self.address.scheme == "hf":
-            from huggingface_hub import hf_hub_download
+    def _resume(self, name: str) -> Path:
+        from huggingface_hub import hf_hub_download
 
-            address = self.address
-            path = f"{address.folder}/{name}" if address.folder else name
-            request: Any = {"repo_type": "dataset", "revision": address.revision, "local_dir": self.arriving}
-            return Path(hf_hub_download(address.location, path, **request))
-        part = target.with_name(f".{target.name}.part")
-        self.fs.get_file(f"{self.root}/{self._path(name)}", str(part))
-        return part
+        path = f"{self.address.folder}/{name}".lstrip("/")
+        request: Any = {"repo_type": "dataset", "revision": self.address.revision, "local_dir": self.arriving}
+        return Path(hf_hub_download(self.address.location, path, **request))
 
     def _path(self, name: str) -> str:
-        return quote(name) if self.address.scheme in ("http", "https") else name
+        return f"{self.root}/{quote(name) if self.is_web else name}"
 
     def _linked_files(self) -> dict[str, int]:
-        """Return the sizes of the JSONL files, by their known names, and of the archives that the server's page links to."""
-        names = [lines_file(Path(), name).name for name in SCENARIOS]
-        with contextlib.suppress(FileNotFoundError):
-            links = (unescape(link) for link in self.fs.ls(f"{self.root}/", detail=False))
-            archives = {unquote(urlsplit(link).path.rpartition("/")[2]) for link in links}
-            names += sorted(name for name in archives if name.endswith(".zip") and "/" not in name)
-        sizes = {}
-        for name in names:
-            try:
-                sizes[name] = self.fs.info(f"{self.root}/{quote(name)}")["size"]
-            except FileNotFoundError as problem:  # fsspec raises it for every failed request
-                if getattr(problem.__cause__, "status", None) not in (403, 404):
-                    raise problem.__cause__ or problem from None
-            if sizes.get(name, 0) is None:
-                raise FetchError(f"{self.root}/{name}: the server sends no size")
+        """Return the sizes of the JSONL files and archives that the server's page of the folder links to."""
+        links = (unquote(urlsplit(unescape(link)).path) for link in self.fs.ls(f"{self.root}/", detail=False))
+        names = sorted({link.rpartition("/")[2] for link in links if link.endswith((".jsonl", ".zip"))})
+        sizes = {name: self.fs.info(self._path(name))["size"] for name in names}
+        if unknown := [name for name, size in sizes.items() if size is None]:
+            raise FetchError(f"{self.root}/{unknown[0]}: the server sends no size")
         return sizes
-
-
-def _open(address: Address) -> tuple[Any, str]:
-    """Return the file system of an address and the path of its folder there."""
-    if address.scheme == "hf":
-        from huggingface_hub import HfFileSystem
-
-        return HfFileSystem(), f"datasets/{address.location}@{address.revision}/{address.folder}".rstrip("/")
-    if address.scheme in ("http", "https"):
-        return _web_file_system(), address.location
-    from fsspec.core import url_to_fs
-
-    fs, root = url_to_fs(address.location)
-    return fs, str(root).rstrip("/")
 
 
 @cache

@@ -18,8 +18,6 @@ from orchestrator.datasets.sources import Address, RemoteFolder, parse_address, 
 from orchestrator.object_store.bucket import CACHE, cache_root
 from sweeps.spec import Sweep
 
-LOCK = ".lock"
-
 
 def pin_data(sweep: Sweep) -> Sweep:
     """Return the sweep with its data pinned to their current commit; a folder is unchanged. Raises FetchError."""
@@ -96,7 +94,7 @@ def _stage_lock(home: Path, say: Say) -> Iterator[None]:
     """Hold the staging lock, waiting for other processes; turn disk errors into FetchError."""
     try:
         home.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(home / LOCK)
+        lock = FileLock(home / ".lock")
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -107,9 +105,8 @@ def _stage_lock(home: Path, say: Say) -> Iterator[None]:
         finally:
             lock.release()
     except OSError as problem:
-        raise FetchError(
-            f"{home} cannot be written: {problem.strerror or problem}; rerun the same command to resume"
-        ) from None
+        reason = problem.strerror or problem
+        raise FetchError(f"{home} cannot be written: {reason}; rerun the same command to resume") from None
 
 
 def _cache_home(address: Address, cache: str) -> Path:

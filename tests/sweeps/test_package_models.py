@@ -9,9 +9,8 @@ from actors.engine.registry import open_engine
 from actors.engine.weights import weights_identity
 from envs.errors import UserError
 from envs.installed import PackageError
-from orchestrator.datasets.weights import fetch_all
 from sweeps.load import SweepError, build, load
-from sweeps.package_models import resolve_source
+from sweeps.package_models import find_package_model, resolve_source
 from sweeps.registry import registry
 from sweeps.shipped import resolve_sweep, shipped_sweeps, suggest_sweep
 from sweeps.spec import ModelSpec
@@ -50,7 +49,7 @@ def test_a_model_of_a_package_is_named_fetched_and_resolved_to_its_folder(site):
     model = registry()["dwarf"]
     assert (model.source, model.revision, weights_identity(model)) == ("builtin:dwarf", "1", "")
 
-    assert fetch_all([model, model], lambda line: None) == []
+    find_package_model(model).fetch(lambda line: None)
     resolved = resolve_source(model)
     assert (resolved.source, resolved.revision) == (str(site / "dwarf"), "")
     assert weights_identity(model).startswith("sha256:")

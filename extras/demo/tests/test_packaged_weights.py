@@ -11,10 +11,10 @@ from threading import Thread
 
 import pytest
 
-from orchestrator.datasets.weights import fetch_all
+from orchestrator.datasets.remote_files import FetchError
 from orchestrator.inspection.model_check import local_fault
 from proactive_demo.embedded_135m import MEMBER, WEIGHTS
-from sweeps.package_models import resolve_source
+from sweeps.package_models import find_package_model, resolve_source
 from sweeps.registry import registry
 from tests.conftest import PYTHONPATH
 
@@ -52,8 +52,14 @@ def index(tmp_path):
 
 def fetch(*names: str) -> tuple[list[str], list[str]]:
     """Fetch models, by default the language model; return the failed names and the lines."""
-    lines = list[str]()
-    return fetch_all([registry()[name] for name in names or ("smollm2-135m",)], lines.append), lines
+    failed, lines = list[str](), list[str]()
+    for name in names or ("smollm2-135m",):
+        try:
+            find_package_model(registry()[name]).fetch(lines.append)
+        except FetchError as problem:
+            failed.append(name)
+            lines.append(str(problem))
+    return failed, lines
 
 
 def test_another_wheel_under_the_pinned_name_is_not_used(cache, index, monkeypatch):

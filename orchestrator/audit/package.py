@@ -1,0 +1,95 @@
+"""The package ``proactivebench`` in a child process, on a Python version that it supports (3.12 or newer)."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from actors.text.printable import one_line
+from envs.errors import RunFolderError
+
+PACKAGE, VERSION = "proactivebench", "0.1.1"
+NEWEST = 16
+"""Minor version up to which Pythons are looked for; the package nests quotes in f-strings, which Python 3.12 allows."""
+Ask = Callable[[Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
+"""Return the package's answers to tasks (``package_worker``)."""
+
+
+class AuditError(RunFolderError):
+    """An audit that the user must correct."""
+
+
+def open_package(data: Path, folder: Path | None, python: str | None, install: bool = False) -> Ask:
+    """Return a function from tasks to answers; ``install`` fetches the package first. Raises AuditError."""
+    interpreter, environment = _find_python(python), {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    if found := _install() if install else _package_folder(folder):
+        environment["PYTHONPATH"] = str(found)
+    if not _runs([interpreter, "-c", f"import {PACKAGE}.environment, {PACKAGE}.open_ended_gen"], environment):
+        raise AuditError(f"{interpreter} cannot import {PACKAGE}; `audit DIR --install` fetches it")
+    command = [interpreter, str(Path(__file__).with_name("package_worker.py")), str(data)]
+
+    def ask(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        lines = "".join(json.dumps(task) + "\n" for task in tasks)
+        done = subprocess.run(
+            command, env=environment, input=lines, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+        if done.returncode:
+            raise AuditError("the package stopped; its message is above")
+        return [json.loads(answer) for answer in done.stdout.splitlines()]
+
+    return ask
+
+
+def _install() -> Path:
+    """Return a folder of this user with the package, which pip fetches without its dependencies if it is not there."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "proactive-sweep" / f"{PACKAGE}-{VERSION}"
+    if (folder / PACKAGE / "environment.py").is_file():
+        return folder
+    options = "install --quiet --no-deps --only-binary=:all: --python-version 3.12 --target"
+    command = [sys.executable, "-m", "pip", *options.split(), str(folder), f"{PACKAGE}=={VERSION}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        reason = one_line((done.stderr.strip().splitlines() or ["pip failed"])[-1])
+        raise AuditError(f"--install could not fetch {PACKAGE} {VERSION}: {reason}; give its folder with --package")
+    return folder
+
+
+def _package_folder(folder: Path | None) -> Path | None:
+    """Return the parent folder of ``proactivebench``; None for the packages of the interpreter."""
+    if folder is not None and not (folder / PACKAGE / "environment.py").is_file():
+        raise AuditError(f"{folder} has no folder {PACKAGE} with environment.py; --package names its parent folder")
+    return folder
+
+
+def _find_python(python: str | None) -> str:
+    if python is not None:
+        if not _is_new_enough(python):
+            raise AuditError(f"--python {python} does not start, or is older than Python 3.12, which the package needs")
+        return python
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    candidates = [sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(12, NEWEST))]
+    candidates += [str(path) for path in sorted(root.glob("versions/3.*/bin/python"))]
+    found = next((path for path in candidates if path and _is_new_enough(path)), None)
+    if found is None:
+        raise AuditError(
+            f"the package {PACKAGE} needs Python 3.12 or newer, this is {sys.version_info.major}.{sys.version_info.minor} "
+            "and no newer one was found; name one with --python /path/to/python3.12"
+        )
+    return found
+
+
+def _is_new_enough(python: str) -> bool:
+    """Return True if the interpreter starts and is new enough; pyenv's shims of inactive versions do not start."""
+    return _runs([python, "-c", "import sys; sys.exit(sys.version_info < (3, 12))"], os.environ)
+
+
+def _runs(command: Sequence[str], environment: Mapping[str, str]) -> bool:
+    try:
+        return subprocess.run(command, env=dict(environment), capture_output=True, timeout=60).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
