@@ -77,7 +77,7 @@ class Repeats:
             rows = cells_with_progress(plan, Path(sweep.output))
             pending = {row["cell"]: row["planned"] - row["done"] for row in rows}
             yield f"{name}: {pluralize(plan.total_with_stops, 'episode')}, {sum(pending.values()):,} pending"
-            estimates = service_cost.estimates(plan, pending, data_folder(sweep), self.folder)
+            estimates = service_cost.estimates(plan, pending, data_folder(sweep))
             yield from (f"{name}: {line}" for line in service_cost.lines(estimates, sweep.cluster.max_cost))
 
 

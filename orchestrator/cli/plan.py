@@ -105,7 +105,7 @@ def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) ->
     from orchestrator.inspection import service_cost
 
     pending = {row["cell"]: row["planned"] - row["done"] for row in cells}
-    estimates = service_cost.estimates(plan, pending, data_folder(sweep), Path(sweep.output))
+    estimates = service_cost.estimates(plan, pending, data_folder(sweep))
     lines = [*service_cost.lines(estimates, sweep.cluster.max_cost)]
     if sweep.judge is None or not sweep.is_judged:
         return lines

@@ -41,8 +41,11 @@ class BadArchive(BadData):
 
 def read_entries(content: IO[bytes], size: int, name: str) -> list[zipfile.ZipInfo]:
     """Return the files of an archive of ``size`` bytes. Raises BadArchive for a hostile or damaged archive."""
-    with _archive_errors(name), zipfile.ZipFile(content) as archive:
-        entries = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
+    try:
+        with zipfile.ZipFile(content) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
+    except (zipfile.BadZipFile, EOFError) as problem:
+        raise BadArchive(f"{name} is damaged: {problem}") from None
     if len(entries) > MAX_FILES:
         raise BadArchive(f"{name} holds {len(entries):,} files, more than {MAX_FILES:,}")
     for entry in entries:
@@ -75,9 +78,9 @@ def unzip(path: Path, home: Path, wanted: Callable[[str], bool], say: Callable[[
     for a full disk.
     """
     root, printed = Path(os.path.realpath(home)), time.monotonic()
-    with path.open("rb") as content:
+    with path.open("rb") as content, _archive_errors(path.name):
         chosen = [entry for entry in read_entries(content, path.stat().st_size, path.name) if wanted(entry.filename)]
-        with _archive_errors(path.name), zipfile.ZipFile(content) as archive:
+        with zipfile.ZipFile(content) as archive:
             for number, entry in enumerate(chosen, 1):
                 target = target_path(root, entry)
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, floor, sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -29,8 +28,6 @@ LETTER_TOKENS, CALL_TOKENS = 2, 12
 """The shortest reply, a letter and its end, and the shortest function call."""
 UNKNOWN_PICTURE = 1_000
 """Tokens of a picture without a published rule: a megapixel with most engines."""
-MIN_STORED_EPISODES = 20
-"""Fewest stored episodes of a model with which its estimate includes their mean cost."""
 MILLION = 1e6
 
 
@@ -50,16 +47,13 @@ class Usage(NamedTuple):
         return (self.prompt * prompt_price + self.reply * reply_price) / MILLION
 
 
-@dataclass(frozen=True)
-class CostEstimate:
+class CostEstimate(NamedTuple):
     """The bounds on requests, tokens and cost of one model's pending episodes."""
 
     model: ModelSpec
     episodes: int
     least: Usage
     most: Usage
-    stored_mean: float | None
-    """Mean cost of its stored episodes; None if they are too few."""
 
     @property
     def priced(self) -> bool:
@@ -76,29 +70,22 @@ class CostEstimate:
             return f"{text}; its entry has no prices"
         unknown = "" if picture_tokens(self.model.source, 1, 1) else "; no published rule for its pictures"
         low, high = self.least.cost(self.model), self.most.cost(self.model)
-        text += f": {low:,.2f} to {high:,.2f} ({self.model.endpoint.priced or 'its prices'}){unknown}"
-        if self.stored_mean is not None:
-            text += f"; {self.stored_mean * self.episodes:,.2f} at the mean cost of its stored episodes"
-        return text
+        return f"{text}: {low:,.2f} to {high:,.2f} ({self.model.endpoint.priced or 'its prices'}){unknown}"
 
 
-def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) -> list[CostEstimate]:
-    """Return one estimate per model behind a service.
+def estimates(plan: Plan, pending: Mapping[str, int], data: Path) -> list[CostEstimate]:
+    """Return one estimate per model behind a service; ``pending``: cell -> number of episodes to play.
 
-    Args:
-        pending: Cell -> number of episodes to play.
-        data: The benchmark's folder; unreadable pictures count like those without a published rule.
-        folder: The run folder, for the mean cost of stored episodes.
+    Pictures that cannot be read in the folder ``data`` count like those without a published rule.
     """
-    stored_means = _stored_means(folder)
     found: dict[str, CostEstimate] = {}
     for cell in plan.cells:
         model, number = cell.model, pending.get(cell.key, 0)
         if model.backend == "openai" and number:
             low, high = _bound_cell(plan, cell, _token_counter(model, data))
-            old = found.get(model.name) or CostEstimate(model, 0, Usage(), Usage(), stored_means.get(model.name))
+            old = found.get(model.name) or CostEstimate(model, 0, Usage(), Usage())
             least, most = old.least.plus(low, number), old.most.plus(high, number)
-            found[model.name] = CostEstimate(model, old.episodes + number, least, most, old.stored_mean)
+            found[model.name] = CostEstimate(model, old.episodes + number, least, most)
     return list(found.values())
 
 
@@ -165,18 +152,6 @@ def picture_tokens(source: str, width: float, height: float) -> int:
         scale *= min(max(1, floor(edge * scale)) / (edge * scale) for edge in (columns, rows))
         columns, rows = round(columns * scale, 6), round(rows * scale, 6)
     return ceil(min(1536, ceil(columns) * ceil(rows)) * row["patch"])
-
-
-def _stored_means(folder: Path) -> dict[str, float]:
-    """Return model -> mean cost of its stored episodes, for models with at least ``MIN_STORED_EPISODES`` of them."""
-    if not (folder / "episodes").is_dir():
-        return {}
-    import polars as pl
-
-    from orchestrator.storage.episode_store import episodes
-
-    rows = episodes(folder).group_by("model").agg(pl.col("cost").mean(), pl.len())
-    return dict(rows.filter(pl.col("len") >= MIN_STORED_EPISODES).select("model", "cost").collect().iter_rows())
 
 
 def _number(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Progress and load of a sweep over time (``progress.jsonl``): the episode store keeps no times, and charts and energy need them.
+"""Progress and load of a sweep over time (``progress.jsonl``): the episode store keeps no times, and charts need them.
 
 Each line is one point. Torn and foreign lines are skipped.
 """

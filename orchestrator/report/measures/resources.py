@@ -1,6 +1,6 @@
-"""Tokens, cost, GPU-hours and energy of each cell, for the episodes that were played in this folder.
+"""Tokens, cost and GPU-hours of each cell, for the episodes that were played in this folder.
 
-Reused episodes cost nothing. GPU-hours and energy are those of ``cell_resources``.
+Reused episodes cost nothing. GPU-hours are those of ``cell_resources``.
 """
 
 import polars as pl
@@ -14,9 +14,9 @@ from orchestrator.storage.engine_cache import CACHED, cached_percentages
 
 @cached_per_run
 def resources(run_data: RunData) -> pl.DataFrame:
-    """Return one row per planned cell: played, reused (episodes), prompt_tokens, reply_tokens, ``CACHED``, cost, gpu_hours, kwh.
+    """Return one row per planned cell: played, reused (episodes), prompt_tokens, reply_tokens, ``CACHED``, cost, gpu_hours.
 
-    ``cost`` is in the currency of the prices; ``gpu_hours`` and ``kwh`` are null if not measured.
+    ``cost`` is in the currency of the prices; ``gpu_hours`` are null if not measured.
     """
     reused_keys = reused.read_reused(run_data.folder).filter(pl.col("judge").is_null()).select("key")
     played, taken = (
@@ -41,7 +41,6 @@ def describe_resources(run_data: RunData) -> str:
     cached = run_data.episodes.select(cached_percentages()).to_dicts()[0]
     parts = {
         f"{sums['gpu_hours']:,.1f} GPU-hours": sums["gpu_hours"],
-        f"{sums['kwh']:,.2f} kWh": sums["kwh"],
         f"{sums['cost']:,.2f} paid to services": sums["cost"],
         f"{sums['prompt_tokens'] + sums['reply_tokens']:,} tokens": sums["prompt_tokens"],
         engine_cache.describe_percentages(cached): True,

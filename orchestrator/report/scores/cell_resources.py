@@ -1,12 +1,10 @@
-"""GPU-hours and energy of each cell, for the episodes that were played in this folder; null if nothing was measured.
+"""GPU-hours of each cell, for the episodes that were played in this folder; null if nothing was measured.
 
-GPU-hours are the hours in which a model's replicas played, times their GPUs (``rates.json``). Energy is the integral of the
-power readings of all GPUs of the cluster while the sweep ran (``progress.jsonl``), divided among cells by their GPU-hours.
-GPU-hours of a model are null, never zero, on an unknown kind of GPU. Reused episodes use none.
+They are the hours in which a model's replicas played, times their GPUs (``rates.json``); null, never zero, on an unknown kind of
+GPU. Reused episodes use none.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -16,14 +14,10 @@ from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, OBSER
 from orchestrator.storage import checksums, reused, run_folder
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.planned_episodes import filter_planned
-from orchestrator.storage.progress_log import stored_points
 from sweeps.spec import Sweep
 
 HOUR = 3600.0
-LONGEST_GAP_S = 1800.0
-"""Longest time between two readings of one attempt; a longer gap is a pause between attempts."""
-WATTS = "_power_usage_watts"
-RESOURCE_COLUMNS = ("gpu_hours", "kwh")
+RESOURCE_COLUMNS = ("gpu_hours",)
 """The columns that are added; they may differ between runs with equal answers."""
 
 
@@ -37,9 +31,6 @@ def add_resources(rows: pl.DataFrame, folder: Path, sweep: Sweep) -> pl.DataFram
     used = used.join(hours, on="model", how="left").with_columns(
         pl.when(share.is_finite()).then(pl.col("all_hours") * share).alias("gpu_hours")
     )
-    energy, total_hours = kilowatt_hours(folder), float(used["gpu_hours"].sum())
-    kwh_per_hour = None if energy is None or not total_hours else energy / total_hours
-    used = used.with_columns((pl.col("gpu_hours") * pl.lit(kwh_per_hour, pl.Float64)).alias("kwh"))
     return rows.join(used.select("cell", *RESOURCE_COLUMNS), on="cell", how="left", maintain_order="left")
 
 
@@ -50,27 +41,6 @@ def _seconds_by_cell(folder: Path, models: Iterable[str]) -> Iterator[pl.DataFra
     for model in models:
         played = filter_planned(episodes(folder, model), planned).join(reused_keys, on="key", how="anti")
         yield played.group_by("cell", "model").agg(pl.col("seconds").sum()).collect()
-
-
-def kilowatt_hours(folder: Path) -> float | None:
-    """Return the energy of all GPUs of the cluster while the folder's attempts ran, in kWh; None without power readings."""
-    readings = list(_read_power(folder))
-    if len(readings) < 2:
-        return None
-    joules = sum(
-        (watts + watts_before) / 2 * (at - earlier)
-        for (earlier, watts_before), (at, watts) in pairwise(readings)
-        if 0 < at - earlier <= LONGEST_GAP_S
-    )
-    return joules / HOUR / 1000
-
-
-def _read_power(folder: Path) -> Iterator[tuple[float, float]]:
-    """Yield time in seconds and watts of all GPUs, oldest first."""
-    for point in stored_points(folder):
-        watts = [value for name, value in point.metrics.items() if name.endswith(WATTS) and value >= 0]
-        if watts:
-            yield point.at / 1000, sum(watts)
 
 
 def _gpu_hours(folder: Path, sweep: Sweep) -> list[tuple[str, float]]:

@@ -53,7 +53,6 @@ COST = {
     "tokens": "prompts and replies, as the engine counts them",
     "cost": "paid to the service, in the currency of its prices",
     "GPU-hours": "time in which replicas played, times their GPUs; loading is not included",
-    "kWh": "of the cluster's GPUs by the drivers' power readings, shared by GPU-hours",
     "playing": "share of the time that its replicas held in which they played",
 }
 MOST_ROWS = 40
@@ -229,21 +228,22 @@ def _reading_lines(run_data: RunData) -> Iterator[Line]:
 def cost_table(run_data: RunData) -> Table:
     """Return what each model took, and what it received: tokens, money, GPU time and its certificate."""
     numbers, lines = resources(run_data), list[Line]()
-    measured = (pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name) for name in ("gpu_hours", "kwh"))
+    hours = pl.col("gpu_hours")
+    measured = pl.when(hours.count() > 0).then(hours.sum()).alias("gpu_hours")
     tokens = (pl.col("prompt_tokens").sum() + pl.col("reply_tokens").sum()).alias("tokens")
-    sums = numbers.group_by("model").agg(pl.col("played", "cost").sum(), tokens, *measured)
+    sums = numbers.group_by("model").agg(pl.col("played", "cost").sum(), tokens, measured)
     times, inputs = time_by_group(run_data.folder), by_column(certificate_rows(run_data), "model")
     for row in sums.filter(pl.col("tokens") > 0).sort("model").iter_rows(named=True):
         held = [getattr(times[row["model"]], part) for part in HELD] if row["model"] in times else []
         busy = f"{100 * held[HELD.index('playing')] / sum(held):.0f}%" if sum(held) else "-"
-        hours = (number_cell(row[name] or None, ",.3f") for name in ("gpu_hours", "kwh"))
         counts = (
             number_cell(row["played"], ",d"),
             number_cell(row["tokens"], ",d"),
             number_cell(row["cost"] or None, ",.4f"),
+            number_cell(row["gpu_hours"] or None, ",.3f"),
         )
         certificate = inputs.get(row["model"], {"certificate": MISSING.text})["certificate"]
-        lines.append(line(row["model"], [*counts, *hours, TableCell(busy), TableCell(certificate)]))
+        lines.append(line(row["model"], [*counts, TableCell(busy), TableCell(certificate)]))
     certified = Column("input", "whether the model's input is certified to equal the package's", number=False)
     heads = (MODEL, *map(Column, COST, COST.values()), certified)
     return Table("cost", "Cost, time and model input", heads, tuple(lines), numbers)

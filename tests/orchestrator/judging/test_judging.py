@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
-from tests.actors.service import HANG, Answer, completion, failure, service
+from tests.actors.service import Answer, completion, service
 from tests.orchestrator.execution.test_attempt import assert_stored_once
 from tests.orchestrator.execution.test_failures import ready_pids
 
@@ -151,21 +151,6 @@ def test_a_killed_judge_is_replaced_and_every_answer_has_one_verdict(cli, demo_d
     verdicts_read_once(out, 200 * 140)
 
 
-@pytest.mark.long
-def test_unloadable_judge_leaves_answers_pending_for_another(cli, demo_data, tmp_path):
-    broken = '[judge]\n[judge.model]\nname = "broken"\nsource = "no/such/folder"\nbackend = "transformers"\ngpus = 0\n'
-    out = tmp_path / "run"
-    done = cli.run("run", sweep(tmp_path / "x.toml", demo_data, broken, ASKS), "--output", out)
-
-    assert done.returncode == 1
-    assert "judge:broken: " in done.stderr and "Traceback" not in done.stderr
-    assert_stored_once(out, 140)
-    rows = pl.read_parquet(out / "results.parquet")
-    assert rows["aggregate"].null_count() == rows.height, "an answer that nobody read is no zero"
-    assert cli.run("judge", out, "--judge", "rule-judge").returncode == 0
-    verdicts_read_once(out, 140)
-
-
 def test_a_judge_that_reads_nothing_is_stopped_after_twenty_answers_and_mended_reads_all(cli, demo_data, tmp_path):
     pytest.importorskip("openai", reason="the extra 'openai' is not installed")
     healthy = threading.Event()
@@ -195,26 +180,3 @@ def test_a_judge_that_reads_nothing_is_stopped_after_twenty_answers_and_mended_r
         assert cli.run("run", path, "--output", out).returncode == 0, "the same command reads all of them"
         assert len(judge.bodies) == 40 + 120
     assert verdicts(out).collect()["aggregate"].null_count() == 0
-
-
-@pytest.mark.long
-def test_hanging_and_refusing_judge_leaves_unjudged_or_pending(cli, demo_data, tmp_path):
-    pytest.importorskip("openai", reason="the extra 'openai' is not installed")
-
-    def answer(number: int, body: dict) -> Answer:
-        return (
-            HANG if number % 7 == 3 else failure(500) if number % 7 == 5 else completion("0,0" if number % 2 else "1,0")
-        )
-
-    out = tmp_path / "run"
-    with service(answer) as judge:
-        path = sweep(
-            tmp_path / "x.toml",
-            demo_data,
-            judge_table(judge.url, deadline=0.5, patience=30.0),
-            ASKS,
-            'scenarios = ["ROD"]\n',
-        )
-        done = cli.run("run", path, "--output", out)
-    assert done.returncode == 0, done.stderr
-    assert verdicts_read_once(out, 20)["aggregate"].null_count() == 0, "a hanging or failing request is asked again"

@@ -12,12 +12,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.episode_store import turns
 from tests.actors.marking_judge import marking_judge
-from tests.actors.service import Answer, completion, service
 from tests.orchestrator.execution.test_attempt import assert_stored_once
 from tests.orchestrator.judging.test_judging import (
-    judge_table,
     sweep,
     unwrap_lines,
 )
@@ -53,31 +51,6 @@ def test_one_worker_and_four_give_the_same_bytes(cli, demo_data, tmp_path):
     acc = dict(means.select("model", "acc").iter_rows())
     assert acc["oracle"] == 100 and acc["ask-properly"] == acc["refuse"] == 0 < acc["guess-aloud"] < 50
     assert dict(means.select("model", "ps").iter_rows())["guess-aloud"] == 0
-
-
-@pytest.mark.long
-def test_a_mute_judge_leaves_failed_episodes_that_another_command_plays_again(cli, demo_data, tmp_path):
-    pytest.importorskip("openai", reason="the extra 'openai' is not installed")
-    healthy: list[bool] = []
-
-    def answer(number: int, body: dict) -> Answer:
-        count = body["messages"][-1]["content"].split("The list:\n")[1].split("\n\n")[0].count("\n") + 1
-        return completion(",".join("0" * count) if healthy else "I cannot decide.")
-
-    out = tmp_path / "run"
-    with service(answer) as judge:
-        path = make_multi_turn(
-            sweep(tmp_path / "x.toml", demo_data, judge_table(judge.url), '["refuse"]', 'scenarios = ["ROD"]\n')
-        )
-        assert cli.run("run", path, "--output", out).returncode == 1
-        rows = pl.read_parquet(out / "results.parquet")
-        assert set(rows["failed"]) == {10} and rows["acc"].null_count() == rows.height, "no verdict is no zero"
-        errors = set(episodes(out).collect()["error"])
-        assert errors == {"served gave no verdict on turn 0: no list of 0 and 1 of the right length"}
-        healthy.append(True)
-        assert cli.run("run", path, "--output", out, "--retry", "failed").returncode == 0
-    assert set(pl.read_parquet(out / "results.parquet")["acc"]) == {0.0}
-    assert_stored_once(out, 20)
 
 
 # -- a judge with an engine of its own ------------------------------------------------------------------------------------

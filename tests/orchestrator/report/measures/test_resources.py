@@ -1,8 +1,6 @@
-"""Tokens, cost, GPU-hours and energy of each cell come from the run folder and are null where nothing was measured."""
+"""Tokens, cost and GPU-hours of each cell come from the run folder and are null where nothing was measured."""
 
 from __future__ import annotations
-
-import json
 
 import polars as pl
 import pytest
@@ -13,7 +11,7 @@ from orchestrator.cli.main import app
 from orchestrator.report.html.summary import list_facts
 from orchestrator.report.measures.resources import describe_resources, resources
 from orchestrator.report.read_run import read_run
-from orchestrator.report.scores.cell_resources import add_resources, kilowatt_hours
+from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import write_results
 from orchestrator.report.tables.all_tables import write_tables
 from orchestrator.report.tables.evidence import cost_table
@@ -30,47 +28,32 @@ def folder(tmp_path):
     return write_published_run(tmp_path / "run", MODELS, most=4, scenarios=["ROD", "QD"])
 
 
-def write_power_readings(folder, *readings, extra_lines=()):
-    lines = [json.dumps({"done": 1, "at": at * 1000, **{f"system/h/gpu_{n}_power_usage_watts": w for n, w in enumerate(watts)}})
-             for at, watts in readings]  # fmt: skip
-    (folder / "progress.jsonl").write_text("\n".join([*lines, *extra_lines]))
-
-
-def test_gpu_hours_and_energy_are_split_by_episode_seconds(folder):
+def test_gpu_hours_are_split_by_episode_seconds(folder):
     add_observed(folder, "H200", {EPISODES: {MODELS[0]: ObservedRate(24, 3600.0), MODELS[1]: ObservedRate(24, 1800.0)}})
-    write_power_readings(folder, (0, [500.0, 300.0]), (1800, [500.0, 300.0]), (90_000, [900.0]), (91_800, [900.0]))
     rows = resources(run := read_run(folder))
 
     gpus = {model.name: model.gpus for model in run.sweep.models}
     hours = dict(rows.group_by("model").agg(pl.col("gpu_hours").sum()).iter_rows())
     assert hours == {MODELS[0]: pytest.approx(gpus[MODELS[0]]), MODELS[1]: pytest.approx(0.5 * gpus[MODELS[1]])}
     assert rows["gpu_hours"].n_unique() == 2, "episodes of equal seconds take equal shares"
-    assert kilowatt_hours(folder) == pytest.approx(0.4 + 0.45), "the pause between two attempts counts for nothing"
-    assert rows["kwh"].sum() == pytest.approx(0.85)
     assert rows["prompt_tokens"].sum() == run.episodes["prompt_tokens"].sum()
     tokens = run.episodes["prompt_tokens"].sum() + run.episodes["reply_tokens"].sum()
-    assert describe_resources(run) == f"{rows['gpu_hours'].sum():,.1f} GPU-hours, 0.85 kWh, {tokens:,} tokens"
+    assert describe_resources(run) == f"{rows['gpu_hours'].sum():,.1f} GPU-hours, {tokens:,} tokens"
     assert dict(list_facts(run))["Cost"] == describe_resources(run)
     assert any(path.name == "resources.csv" for path in write_tables(run))
 
-    columns = "cell", "gpu_hours", "kwh"
+    columns = "cell", "gpu_hours"
     assert run.rows.select(columns).sort("cell").equals(rows.select(columns).sort("cell")), "results equal the table"
     page = cost_table(run)
-    kwh = {row[0].text: row[5].text for row in page.rows}
-    sums = rows.group_by("model").agg(pl.col("kwh").sum()).sort("model")
-    assert kwh == {model: f"{total:,.3f}" for model, total in sums.iter_rows()}
+    shown = {row[0].text: row[4].text for row in page.rows}
+    sums = rows.group_by("model").agg(pl.col("gpu_hours").sum()).sort("model")
+    assert shown == {model: f"{total:,.3f}" for model, total in sums.iter_rows()}
 
 
 def test_unread_resources_are_null_not_zero(folder):
     rows = resources(run := read_run(folder))
-    assert rows["gpu_hours"].null_count() == rows["kwh"].null_count() == rows.height
-    assert "kWh" not in describe_resources(run)
-    write_power_readings(
-        folder, (0, [500.0]), extra_lines=["", "[]", "{", '{"at": "x"}', '{"at": 9000, "gpu_0_power_usage_watts": NaN}']
-    )
-    assert kilowatt_hours(folder) is None
-    page = cost_table(run)
-    assert {cell.text for row in page.rows for cell in row[4:6]} <= {MISSING.text}
+    assert rows["gpu_hours"].null_count() == rows.height
+    assert {row[4].text for row in cost_table(run).rows} <= {MISSING.text}
     (folder / "rates.json").write_text('{"gpu": 3}')
     assert resources(read_run(folder))["gpu_hours"].null_count() == rows.height
 
@@ -121,7 +104,7 @@ def test_results_json_leaves_out_run_dependent_figures(demo_data, tmp_path):
 
     assert (folders[0] / "results.json").read_bytes() == (folders[1] / "results.json").read_bytes()
     results = pl.read_parquet(folders[1] / "results.parquet")
-    assert {"cost", "gpu_hours", "kwh"} <= set(results.columns) and results["gpu_hours"].null_count() == 1
+    assert {"cost", "gpu_hours"} <= set(results.columns) and results["gpu_hours"].null_count() == 1
 
 
 def test_replicates_take_their_share_of_a_models_gpu_hours(demo_data, tmp_path):
@@ -129,7 +112,7 @@ def test_replicates_take_their_share_of_a_models_gpu_hours(demo_data, tmp_path):
     replicated = sweep(demo_data, ["m"], ["hint"], scenarios=["ROD"], model=[model], replicates=2)
     folder = play_sweep(tmp_path / "run", replicated, backends={"m": Baseline("uniform")})
     add_observed(folder, "H200", {EPISODES: {"m": ObservedRate(30, 3600.0)}})
-    rows = add_resources(pl.read_parquet(folder / "results.parquet").drop("gpu_hours", "kwh"), folder, replicated)
+    rows = add_resources(pl.read_parquet(folder / "results.parquet").drop("gpu_hours"), folder, replicated)
 
     assert rows.height == 2 and rows["gpu_hours"].sum() == pytest.approx(2.0)
     (first_hours,) = read_run(folder).rows["gpu_hours"]

@@ -70,7 +70,7 @@ def test_nothing_can_be_asked_under_the_reference_and_nobody_asks_without_episod
 
 
 def test_answers_are_the_last_columns_of_results(tmp_path):
-    rows = score_kinds(KINDS).with_columns(kwh=pl.lit(1.0))
+    rows = score_kinds(KINDS).with_columns(gpu_hours=pl.lit(1.0))
     write_results(tmp_path, rows)
     assert pl.read_parquet(tmp_path / "results.parquet").columns[-len(ANSWER_COLUMNS) :] == list(ANSWER_COLUMNS)
 
