@@ -16,7 +16,7 @@ from actors.playing.prompts import open_view, resize_image
 from envs import SCENARIOS
 from envs.openended import Bits, accepted_answers, read_verdict, strict_verdict
 from envs.types import ERRORS, Action, Ending, Mode, Sample, View
-from orchestrator.audit.replay import Replayed, replay
+from orchestrator.audit.answers import Replayed, replay
 from sweeps.spec import Cell, Protocol
 
 STORED = ("image", "option", "category", "action", "move", "frame")
@@ -61,7 +61,7 @@ class Recording:
         return list(replay(self.sample, self.cell.condition, replies, protocol, self.row["seed"]))
 
 
-Sides = tuple[str, Any, Any, Any]
+Sides = Iterator[tuple[str, Any, Any, Any]]
 """What is compared: its name, as it is stored, by our code, and by the package."""
 
 
@@ -94,7 +94,7 @@ def differences(episode: Recording, package: Mapping[str, Any]) -> Iterator[Diff
 
 
 # -- games -------------------------------------------------------------------------------------------------------------
-def _game_sides(episode: Recording, package: Mapping[str, Any]) -> Iterator[Sides]:
+def _game_sides(episode: Recording, package: Mapping[str, Any]) -> Sides:
     row, condition, protocol = episode.row, episode.cell.condition, episode.cell.protocol
     turns = episode.replay()
     resized = protocol is Protocol.MCQA and condition.history and condition.resized
@@ -121,7 +121,7 @@ def _seen(view: View) -> list[Any]:
     return [view.image.path, view.image.crop and [float(edge) for edge in view.image.crop], view.prompt]
 
 
-def _total_sides(row: Mapping[str, Any], turns: Sequence[Replayed], package: Mapping[str, Any]) -> Iterator[Sides]:
+def _total_sides(row: Mapping[str, Any], turns: Sequence[Replayed], package: Mapping[str, Any]) -> Sides:
     """Yield the ending, the number of turns and the counts of actions."""
     last = turns[-1] if turns else None
     ours = last.state.ending.value if last and last.state.ending else None
@@ -141,7 +141,7 @@ def _total_sides(row: Mapping[str, Any], turns: Sequence[Replayed], package: Map
 
 
 # -- open-ended answers ------------------------------------------------------------------------------------------------
-def _answer_sides(episode: Recording, package: Mapping[str, Any]) -> Iterator[Sides]:
+def _answer_sides(episode: Recording, package: Mapping[str, Any]) -> Sides:
     sample, condition, raised = episode.sample, episode.cell.condition, package["raised"]
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
     view = open_view(sample, state, condition.model_copy(update={"hint": False}))

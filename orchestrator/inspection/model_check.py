@@ -193,7 +193,7 @@ def _on_hub(model: ModelSpec) -> ModelFacts:
     pinned = "" if model.revision else ", no revision pinned"
     terms = next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), "not stated")
     gate = "; gated: request access on its page" if getattr(repository.info, "gated", False) else ""
-    return ModelFacts(f"ok: on the Hub{pinned}", Checkpoint(repository.config or {}), weights, f"ok: {terms}{gate}")
+    return ModelFacts(f"ok: on the Hub{pinned}", Checkpoint(repository.config), weights, f"ok: {terms}{gate}")
 
 
 # -- the configuration -------------------------------------------------------------------------------------------------

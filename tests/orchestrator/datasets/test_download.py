@@ -137,4 +137,4 @@ def test_the_terms_of_each_data_set_are_named_with_their_address():
     lines = list(describe_terms([*SCENARIOS, "mine"]))
 
     assert TERMS.keys() == SCENARIOS.keys() and len(lines) == 8
-    assert all(terms.address in line for line, terms in zip(lines[1:], TERMS.values(), strict=True))
+    assert all(terms["address"] in line for line, terms in zip(lines[1:], TERMS.values(), strict=True))
