@@ -18,7 +18,6 @@ from actors.playing.records import Columns
 from envs.openended import Bits
 from envs.sample_line import parse_sample
 from orchestrator.gold.labels import BITS
-from orchestrator.report.statistics.agreement import Confusion
 from orchestrator.storage import safe_write
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.conditions import CONDITIONS
@@ -65,6 +64,24 @@ FOLDER = "gold"
 """The folder in a run folder with the verdicts on gold answers."""
 
 
+class GoldCounts(NamedTuple):
+    """How often a judge gives each value of a bit where the truth is yes (hits, misses) and where it is no."""
+
+    hits: int
+    misses: int
+    false_alarms: int
+    rejections: int
+
+    @property
+    def kappa(self) -> float:
+        """Cohen's kappa (1960) with the truth; 0 without an answer, or where chance alone would agree."""
+        hits, misses, alarms, rejections = self
+        if not (total := sum(self)):
+            return 0.0
+        chance = ((hits + misses) * (hits + alarms) + (alarms + rejections) * (misses + rejections)) / total**2
+        return 0.0 if chance == 1 else ((hits + rejections) / total - chance) / (1 - chance)
+
+
 class GoldScore:
     """The accuracy of a judge on the gold answers."""
 
@@ -81,19 +98,19 @@ class GoldScore:
         """Return how many of the judged answers got a verdict."""
         return sum(None not in bits for _, bits in self.judged)
 
-    def counts(self, bit: str) -> Confusion:
+    def counts(self, bit: str) -> GoldCounts:
         """Return the counts of true and given values of a bit; ``aggregate`` is true if one of ``BITS`` is."""
         numbers = range(len(BITS)) if bit == "aggregate" else (BITS.index(bit),)
         read = [
             ([getattr(answer.truth, name) for name in BITS], bits) for answer, bits in self.judged if None not in bits
         ]
         pairs = [tuple(any(values[number] for number in numbers) for values in both) for both in read]
-        return Confusion(*map(pairs.count, ((True, True), (True, False), (False, True), (False, False))))
+        return GoldCounts(*map(pairs.count, ((True, True), (True, False), (False, True), (False, False))))
 
     @property
     def kappa(self) -> float:
         """Return the smaller kappa of the two bits; 0 for a judge that gave no verdict."""
-        return min(_kappa(self.counts(bit)) for bit in BITS)
+        return min(self.counts(bit).kappa for bit in BITS)
 
     def sentences(self) -> Iterator[str]:
         """Yield a line for each bit; no line if the judge has not judged any gold answer."""
@@ -105,12 +122,8 @@ class GoldScore:
             counts = self.counts(bit)
             yield (
                 f"  {bit}: {counts.hits} of {counts.hits + counts.misses} found, "
-                f"{counts.false_alarms} of {counts.false_alarms + counts.rejections} wrongly, kappa {_kappa(counts):.2f}"
+                f"{counts.false_alarms} of {counts.false_alarms + counts.rejections} wrongly, kappa {counts.kappa:.2f}"
             )
-
-
-def _kappa(counts: Confusion) -> float:
-    return 0.0 if counts.kappa is None else counts.kappa.value
 
 
 class GoldCheck:

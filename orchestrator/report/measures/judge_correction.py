@@ -35,7 +35,7 @@ def corrected_shares(run_data: RunData) -> pl.DataFrame:
     """
     answers = _answers(run_data)
     gold = GoldScore(run_data.folder, run_data.judge)
-    judges = {bit: gold.counts(bit) for bit in BITS}
+    judges = {bit: Confusion(*gold.counts(bit)) for bit in BITS}
     rows = [
         (str(model), str(condition), scenario, bit, *_correct(cells, bit, judges[bit]))
         for (model, condition), group in answers.group_by("model", "condition", maintain_order=True)

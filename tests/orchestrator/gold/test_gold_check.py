@@ -141,7 +141,7 @@ def test_the_rule_judge_reads_the_answers_as_well_as_the_page_says(queue_of):
     score = GoldScore(queue.store.folder, queue.key)
     print(*score.sentences(), sep="\n")
     assert score.read == len(load_gold_answers())
-    assert score.counts("category").kappa.value > 0.9 and score.counts("suggestion").kappa.value > 0.7
+    assert score.counts("category").kappa > 0.9 and score.counts("suggestion").kappa > 0.7
 
 
 def store(folder, judge, bits_by_number) -> None:
