@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from envs import SCENARIOS, rulejudge, stimulus
+from envs.thoughts import strip_thinking
 from envs.types import Sample
 
 JUDGE_VERSION = "judge-1"
@@ -66,28 +67,8 @@ class Bits:
         return self.category or self.suggestion
 
 
-CLOSING = re.compile(
-    r"</think(?:ing)?>|◁/think▷|\[/THINK\]|</seed:think>|<\|channel\|>final[^<]{0,40}<\|message\|>|<channel\|>"
-)
-OPENING = re.compile(
-    r"^[ \t]*(?:<\|start\|>assistant)?"
-    r"(?:<think(?:ing)?>|◁think▷|\[THINK\]|<seed:think>|<\|channel\|>(?:analysis|commentary)|<\|channel>thought)",
-    re.MULTILINE,
-)
 LISTS = re.compile(r"[01](?:\s*,\s*[01])*")
 NOTHING = Bits(category=False, suggestion=False)
-
-
-def strip_thinking(text: str) -> str | None:
-    """Return the text after the thinking block, or the whole text if it has none; None if a block is never closed.
-
-    The opening tag may be missing, because some chat templates write it into the prompt. It counts only at the start of a
-    line, so that text may mention it. The last closing tag counts, as in the package.
-    """
-    rest = text[max((tag.end() for tag in CLOSING.finditer(text)), default=0) :]
-    if OPENING.search(rest):
-        return None
-    return rest.strip()
 
 
 def read_verdict(text: str, scenario: str, count: int) -> Bits | None:

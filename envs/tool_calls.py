@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, letter, option_table
-from envs.openended import strip_thinking
 from envs.scenario import suggestions
+from envs.thoughts import strip_thinking
 from envs.tool_wording import ABSTAIN, ANSWER, ANSWERS, CATEGORY
 from envs.types import Move, Sample, State, View
 

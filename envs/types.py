@@ -45,6 +45,8 @@ class Ending(StrEnum):
     """The next prompt would exceed the model's context or number of pictures; scored as wrong."""
     TRUNCATED = "truncated"
     """The last reply is empty because it used up its tokens (for example on hidden reasoning); scored as wrong."""
+    THOUGHTS_CUT = "thoughts_cut"
+    """The last reply has thoughts and no answer: they used up their tokens, or were never closed; scored as wrong."""
     UNPROCESSABLE = "unprocessable"
     """A picture is unreadable, or the model's processor refused it."""
     ANSWERED = "answered"
@@ -59,7 +61,7 @@ class Ending(StrEnum):
 
 ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)
 """Endings without an answer, in the order of their columns in every table; no rule of the game gives them."""
-CUT_SHORT = (Ending.OVERFLOW, Ending.TRUNCATED)
+CUT_SHORT = (Ending.OVERFLOW, Ending.TRUNCATED, Ending.THOUGHTS_CUT)
 """Endings at a limit of the model: scored as wrong, reported with the highest accuracy that the cell could have without them;
 no rule of the game gives them."""
 UNSCORED = (*ERRORS, Ending.ANSWERED, Ending.MAPPED)

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sweeps.endpoint import Endpoint
 from sweeps.engine_options import EXECUTOR, MOST_GPUS, SPEED_ONLY, STAGES, wrong_requirement, wrong_stages
-from sweeps.sampling import Whole
+from sweeps.sampling import Sampling, Thinking, Whole
 from sweeps.values import NAME, Frozen
 
 INPUT_VERSIONS = {
@@ -67,6 +67,8 @@ class ModelSpec(Frozen):
     """Options of the model's processor, for example ``max_pixels``."""
     chat: dict[str, Any] = Field(default_factory=dict)
     """Variables of the chat template, for example ``enable_thinking``; ``today`` fixes the date that a template writes."""
+    thinking: Thinking | None = None
+    """For a model that thinks: the tokens of its thoughts, which are stored apart from its answer; None reads replies whole."""
     repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
     """None uses the checkpoint's ``generation_config.json``, as the package's ``generate`` does; 1 applies no penalty."""
     lora: str = ""
@@ -114,6 +116,18 @@ class ModelSpec(Frozen):
     def _check_options(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if reason := wrong_options(value, str(info.data.get("backend", "")), info.data.get("gpus", 1)):
             raise ValueError(reason)
+        return value
+
+    @field_validator("thinking")
+    @classmethod
+    def _check_thinking(cls, value: Thinking | None, info: ValidationInfo) -> Thinking | None:
+        backend = info.data.get("backend")
+        if value is not None and backend in ("builtin", "human"):
+            raise ValueError(f"backend {backend} writes no thoughts; leave it out")
+        if value is not None and value.parser != "auto" and backend != "vllm":
+            raise ValueError(
+                'write parser = "auto", or leave it out; only backend = "vllm" has reasoning parsers by name'
+            )
         return value
 
     @field_validator("chat")
@@ -196,6 +210,10 @@ class ModelSpec(Frozen):
         """Return True if neither the checkpoint's context nor ``options.max_model_len`` limits its prompts."""
         return self.exceeds_context and not (self.beyond_context and "max_model_len" in self.options)
 
+    def reply_limit(self, sampling: Sampling) -> int:
+        """Return the most tokens of a reply, thoughts included."""
+        return sampling.max_tokens + self.endpoint.reserve + (self.thinking.budget if self.thinking else 0)
+
     @property
     def input_version(self) -> int:
         """Return the version of an engine's tokens and pixels for a conversation; 1 without such an engine."""
@@ -211,6 +229,7 @@ class ModelSpec(Frozen):
             "options": {k: v for k, v in self.options.items() if k not in SPEED_ONLY or self.backend == "openai"},
             "processor": self.processor,
             "chat": self.chat,
+            "thinking": None if self.thinking is None else self.thinking.model_dump(),
             "lora": self.lora,
             "repetition_penalty": self.repetition_penalty,
             "endpoint": self.endpoint.identity,

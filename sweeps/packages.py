@@ -24,8 +24,8 @@ ANSWERS = (
 COLUMNS = frozenset((
     *(f"{name}{end}" for name in ANSWERS for end in ("", "_low", "_high")),
     "model", "scenario", "condition", "protocol", "cell", "planned", "finished", "scored", "correct", "correct_first",
-    "errors", "unprocessable", "refused", "failed", "overflow", "truncated", "acc", "acc_low", "acc_high", "acc_bound",
-    "acc_first", "ps", "loops", "loops_bound", "turns", "share_suggestion", "share_abstention", "share_category",
+    "errors", "unprocessable", "refused", "failed", "overflow", "truncated", "thoughts_cut", "acc", "acc_low", "acc_high",
+    "acc_bound", "acc_first", "ps", "loops", "loops_bound", "turns", "share_suggestion", "share_abstention", "share_category",
     "share_unparsable", "prompt_tokens", "reply_tokens", "cost", "prompt_cached", "pictures_cached", "gpu_hours",
     "answered", "judged", "unjudged", "judge", "judge_calls", "category", "category_low", "category_high", "suggestion",
     "suggestion_low", "suggestion_high", "aggregate", "aggregate_low", "aggregate_high", "lacking", "full",

@@ -63,6 +63,15 @@ AS_THE_PACKAGE = Sampling(checkpoint=True, sampled=True, max_tokens=LONGEST_REPL
 """Decoding of answers and verdicts in the package's open-ended example."""
 
 
+class Thinking(Frozen):
+    """The thoughts of a model that thinks before it answers (``thinking`` of its entry)."""
+
+    budget: Annotated[Whole, Field(ge=1, le=131072)] = 2048
+    """Most tokens of a reply's thoughts, in addition to those of its answer."""
+    parser: str = "auto"
+    """``auto`` finds the marks of thoughts in replies and in the chat template; on vLLM also the name of one of its parsers."""
+
+
 class Completed(Frozen):
     """A table whose nested tables keep its defaults for keys that you leave out."""
 

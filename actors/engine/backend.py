@@ -119,6 +119,8 @@ class Reply:
     """Number of pictures in the prompt; None if ``cached_pictures`` is None."""
     cached_pictures: int | None = None
     """Number of its pictures that were preprocessed for an earlier request; None if the engine does not report it."""
+    thought: str = ""
+    """What the model thought before ``text``, which holds none of it; empty if it shows none."""
     note: str = ""
     """What a service did otherwise than asked: another model, its own word for the end, a field left out."""
 

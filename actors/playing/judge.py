@@ -24,8 +24,8 @@ from envs.openended import (
     instruction,
     read_verdict,
     strict_verdict,
-    strip_thinking,
 )
+from envs.thoughts import strip_thinking
 from envs.types import Mode, Sample
 from sweeps.spec import Cell, Judge
 
@@ -144,7 +144,7 @@ def derive_seed(seed: int, number: int) -> int:
 
 def unreadable_reason(reply: Reply) -> str:
     """Return why a reply has no verdict."""
-    if strip_thinking(reply.text) is None:
+    if strip_thinking(reply.text) is None or (reply.thought and not reply.text):
         return "cut off inside its thinking"
     if reply.finish == "length":
         return "cut off before its verdict"

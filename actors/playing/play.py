@@ -75,7 +75,7 @@ async def play(
         else:
             turns.append(PlayedTurn(turn, prompt.image, reply))
             past.append((prompt.situation.view, reply.text))
-            ending = Ending.TRUNCATED if is_truncated(state, reply) else state.ending
+            ending = state.ending if reply.text or cell.condition.unscored else empty_ending(state, reply)
     error = None if refusal is None else str(refusal)
     rejected = type(refusal) is Unprocessable
     options = rules.option_rows(key, cell.model.name, turns)
@@ -109,9 +109,11 @@ def refusal_ending(problem: Exception, protocol: Protocol) -> Ending:
     return Ending.OVERFLOW if is_overflow else Ending.UNPROCESSABLE
 
 
-def is_truncated(state: State, reply: Reply) -> bool:
-    """Return True if the game ended with a reply that used up its tokens before its first word."""
-    return state.ending not in (None, *UNSCORED) and not reply.text and reply.finish == "length"
+def empty_ending(state: State, reply: Reply) -> Ending | None:
+    """Return the ending after an empty reply: its tokens may have gone into thoughts."""
+    if reply.thought:
+        return Ending.THOUGHTS_CUT
+    return Ending.TRUNCATED if reply.finish == "length" and state.ending not in (None, *UNSCORED) else state.ending
 
 
 def check_pictures(conversation: Sequence[Message], model: ModelSpec) -> None:

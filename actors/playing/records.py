@@ -122,16 +122,19 @@ def _sum_usage(turns: Sequence[PlayedTurn]) -> Sequence[Any]:
 
 def turn_row(key: str, number: int, played: PlayedTurn) -> TurnRow:
     """Return the row of a turn; an answer that is judged after the episode has only its text."""
-    turn, image, note = played.turn, played.image.key, played.reply.note or None
+    turn, image, reply = played.turn, played.image.key, played.reply
+    last = reply.note or None, reply.thought or None
     if isinstance(turn, OpenAnswer):
-        return TurnRow(key, number, turn.frame, image, turn.reply, None, None, None, None, None, None, note)
-    step = _game_turn(turn)
-    read_as = None if isinstance(turn, Turn) else turn.option
-    judged = turn.judged if isinstance(turn, JudgedTurn) else None
+        return TurnRow(key, number, turn.frame, image, turn.reply, None, None, None, None, None, None, *last)
+    if isinstance(turn, Turn):
+        step, read_as, judged = turn, None, None
+    else:
+        step, read_as = turn.turn, turn.option
+        judged = turn.judged if isinstance(turn, JudgedTurn) else None
     move = None if step.move is None else str(step.move)
     return TurnRow(
         key, number, step.frame, image, step.reply, str(step.option), str(step.category), str(step.action), move,
-        read_as, judged, note,
+        read_as, judged, *last,
     )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class TurnRow(NamedTuple):
     image: str
     """Path of the picture in the benchmark, with its crop or size."""
     reply: str
-    """The model's reply as it came."""
+    """The model's reply as it came, without its thoughts if its entry has ``thinking``."""
     option: str | None
     """``correct`` or ``wrong`` if the reply names a suggestion or the abstention, else ``mismatch``."""
     category: str | None
@@ -88,6 +88,8 @@ class TurnRow(NamedTuple):
     """The judge's reply about an answer of ``oeg-multi``, reasoning included; null in other protocols."""
     note: str | None
     """What a service did otherwise than asked: another model, its own word for the end, fields left out; null if nothing."""
+    thoughts: str | None
+    """The first 32,768 characters of what the model thought before the reply; null if it shows none."""
 
 
 class OptionRow(NamedTuple):

@@ -11,7 +11,8 @@ from actors.engine.backend import Backend, Message, Situation
 from actors.playing.judge import RULES, ask_judge
 from actors.playing.judge_trial import JudgeTrial
 from envs import dialogue, rulejudge
-from envs.openended import read_marks, strip_thinking
+from envs.openended import read_marks
+from envs.thoughts import strip_thinking
 from envs.types import Sample, State, View
 from sweeps.spec import Judge
 from sweeps.values import digest

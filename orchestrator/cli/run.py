@@ -16,6 +16,8 @@ from orchestrator.cli.options import ModelSources, Output, Overrides, Update, re
 from orchestrator.cli.printing import print_answers, print_lines, print_mlflow, print_tables
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from orchestrator.execution.score import AttemptOutcome
     from sweeps.spec import Sweep
 
@@ -34,9 +36,12 @@ Retry = Annotated[
     str,
     typer.Option(
         metavar="ENDINGS",
-        help="Replay episodes with these endings: failed,overflow,truncated,unprocessable,refused.",
+        help="Replay episodes with these endings: failed,overflow,truncated,thoughts_cut,unprocessable,refused.",
     ),
 ]
+
+MOST_CUT = 0.05
+"""Share of a model's episodes ended by thoughts without an answer, above which ``run`` warns."""
 
 
 def run(
@@ -104,7 +109,19 @@ def _print_outcome(outcome: AttemptOutcome, sweep: Sweep, folder: Path) -> None:
             print(f"Figures, tables and sample episodes in MLflow: proactive-sweep track {shlex.quote(str(folder))}")
         if failed := int(outcome.rows["failed"].sum()):
             print_lines([f"{failed:,} episodes failed; rerun with --retry failed to play them again"])
+        _warn_of_cut_thoughts(outcome.rows)
         print_answers(outcome.rows, sweep, folder)
     if stored or outcome.seconds:
         for group, reason in outcome.reasons.items():
             print(printable(f"{group}: {reason}"), file=sys.stderr)
+
+
+def _warn_of_cut_thoughts(rows: pl.DataFrame) -> None:
+    for (model,), part in rows.group_by(["model"], maintain_order=True):
+        share = part["thoughts_cut"].sum() / max(1, part["finished"].sum())
+        if share > MOST_CUT:
+            print(
+                f"{model}: {share:.0%} of its episodes ended in thoughts without an answer and count as not right;"
+                " raise thinking.budget in its entry",
+                file=sys.stderr,
+            )

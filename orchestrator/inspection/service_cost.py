@@ -105,7 +105,7 @@ def _bound_cell(plan: Plan, cell: Cell, tokens: Callable[[Sequence[Message]], in
     samples = plan.cell_samples(cell)
     chosen = samples[:: max(1, ceil(len(samples) / MAX_SAMPLES))]
     shortest = CALL_TOKENS if cell.protocol is Protocol.TOOLS else LETTER_TOKENS
-    replied, longest = cell.sampling.max_tokens, cell.sampling.max_tokens + cell.model.endpoint.reserve
+    replied, longest = cell.sampling.max_tokens, cell.model.reply_limit(cell.sampling)
     least = most = Usage()
     for sample in chosen:
         requests = pose(sample, plan.pools.get(cell.scenario, ()), cell, plan.seed).model

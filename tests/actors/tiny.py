@@ -5,6 +5,7 @@ Idefics3: 64-pixel pictures become 4 tokens, and its picture processor needs no 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 TEMPLATE = (
@@ -100,6 +101,40 @@ def text_only(folder: Path, seed: int = 0) -> Path:
     )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+def thinker(folder: Path, reply: Sequence[str], opened: bool = False) -> Path:
+    """Write a language model that gives this reply to every question: each token always leads to the next.
+
+    ``opened``: its chat template opens the thought. A reply that repeats a token never ends.
+    """
+    import torch
+    from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+    tokenizer = _tokenizer()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<think>", "</think>"]})
+    tokenizer.chat_template = TEXT_TEMPLATE + ("{% if add_generation_prompt %}<think>{% endif %}" if opened else "")
+    tokenizer.save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=256, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
+        max_position_embeddings=4096, initializer_range=0.2, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config)
+    for name, weights in model.named_parameters():
+        if "layers" in name and weights.dim() == 2:
+            torch.nn.init.zeros_(weights)
+    model.lm_head.weight.data.zero_()
+    question = [{"role": "user", "content": "?"}]
+    before = tokenizer.apply_chat_template(question, add_generation_prompt=True, return_dict=True)["input_ids"][-1]
+    ends = len(set(reply)) == len(reply)
+    for token in tokenizer.convert_tokens_to_ids([*reply, *(["<end_of_utterance>"] if ends else [])]):
+        model.lm_head.weight.data[token] += model.model.embed_tokens.weight.data[before]
+        before = token
+    model.generation_config = GenerationConfig(do_sample=False, pad_token_id=0, eos_token_id=2)
+    model.save_pretrained(folder)
     return folder
 
 

@@ -8,7 +8,7 @@ from envs.types import Action, Ending, ImageRef, Mode, Move, Verdict
 STORED = {
     Verdict: "correct wrong mismatch",
     Action: "suggestion abstention category unparsable",
-    Ending: "correct wrong limit overflow truncated unprocessable answered mapped refused failed",
+    Ending: "correct wrong limit overflow truncated thoughts_cut unprocessable answered mapped refused failed",
     Mode: "play reference random-proactive",
     Move: "left right rewind wait rotate brightness contrast saturation deblur denoise decompress resolution artifacts"
     " detail up down zoom",

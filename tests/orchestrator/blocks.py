@@ -53,6 +53,7 @@ def turn(key, number, reply="A"):
         "read_as": None,
         "judged": None,
         "note": None,
+        "thoughts": None,
     }
 
 

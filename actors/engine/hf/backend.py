@@ -8,6 +8,7 @@ full batch wait, that batch is prepared during generation. Runs on one GPU, on s
 import asyncio
 from collections.abc import Container, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from transformers import AutoProcessor
 from actors.engine.backend import (
     BackendDied,
     LocalBackend,
+    Message,
     ModelInput,
     Overflow,
     Reply,
@@ -39,6 +41,7 @@ from actors.engine.hf.scoring import extend_inputs, score_replies
 from actors.engine.hf.template import prompt_text
 from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import BATCH_ROWS
+from actors.engine.thoughts import ThoughtReader
 from sweeps.spec import ModelSpec
 
 REFUSALS = (Overflow, ValueError, TypeError, ArithmeticError)
@@ -98,7 +101,7 @@ class TransformersBackend(LocalBackend):
         tensors = await asyncio.to_thread(self.model.inputs, [Job(request, await self.pictures.load(request.messages))])
         dtype, choices = self.model.network.dtype, self.model.decoding(request)
         stops = sorted(self.model.stops if choices.stops is None else choices.stops)
-        received = {**asdict(choices), "stops": stops, "max_tokens": request.sampling.max_tokens}
+        received = {**asdict(choices), "stops": stops, "max_tokens": self.model.model.reply_limit(request.sampling)}
         return ModelInput(tuple(tensors[IDS][0].tolist()), hash_tensors(tensors, dtype), received, dtype_name(dtype))
 
     async def close(self) -> None:
@@ -201,8 +204,15 @@ class ModelAndProcessor:
         self.checkpoint_decoding = self.network.generation_config.to_diff_dict()
         """The checkpoint's generation configuration, before it is replaced."""
         forget_defaults(self.network, self.stops, pad_token(self.tokenizer))
+        self.thoughts = ThoughtReader(self.tokenizer, self._question()) if model.thinking else None
         text = self.network.config.get_text_config()
         self.max_context: int | None = getattr(text, "max_position_embeddings", None)
+
+    def _question(self) -> str:
+        """Return a prompt of the chat template; empty without one."""
+        with suppress(ValueError):
+            return prompt_text(self.processor, [Message("user", "?")], self.model.chat)
+        return ""
 
     def inputs(self, jobs: Sequence[Job]) -> Any:
         """Return padded tensors on the CPU; raises ``REFUSALS`` for a prompt that the model cannot take."""
@@ -228,7 +238,7 @@ class ModelAndProcessor:
         seeds = [job.request.seed for job in batch.jobs]
         output = self.network.generate(
             **inputs,
-            max_new_tokens=batch.jobs[0].request.sampling.max_tokens,
+            max_new_tokens=self.model.reply_limit(batch.jobs[0].request.sampling),
             eos_token_id=sorted(stops),
             logits_processor=logits_processors(choices, seeds, self.device, inputs["attention_mask"]),
         )
@@ -262,11 +272,16 @@ class ModelAndProcessor:
         """Return the reply up to its first end token, which counts as one of its tokens."""
         end = next((index for index, token in enumerate(tokens) if token in stops), None)
         length, finish = (len(tokens), "length") if end is None else (end + 1, "stop")
-        return Reply(self.decode(tokens[:end]), prompt, length, finish, perf_counter() - job.created, cached_tokens=0)
+        text, thought, seconds = self.decode(tokens[:end]), "", perf_counter() - job.created
+        if self.thoughts is not None:
+            thought, answer = self.thoughts.split(text, finish)
+            text = self.thoughts.clean(answer)
+        return Reply(text, prompt, length, finish, seconds, cached_tokens=0, thought=thought)
 
     def decode(self, tokens: list[int]) -> str:
         """Return the text of tokens, without an incomplete character at its end, which vLLM omits too."""
-        text: str = self.decoder.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+        skip = self.thoughts is None
+        text: str = self.decoder.decode(tokens, skip_special_tokens=skip, clean_up_tokenization_spaces=True)
         return text.rstrip("\ufffd")
 
     def release(self) -> None:

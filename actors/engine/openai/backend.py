@@ -39,6 +39,7 @@ from actors.engine.openai.rate_limit import Pace, RetryableError
 from actors.engine.openai.refusal import FieldRefused, NoLogprobs
 from actors.engine.openai.reply import Answer, Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
 from actors.text.redaction import redact_key
+from envs.thoughts import MAX_THOUGHTS, split_thoughts, tidy_answer
 from envs.tool_calls import encode_calls
 from sweeps.spec import ModelSpec
 
@@ -48,6 +49,10 @@ UNREADABLE_TRIES = 4
 """Unreadable answers to one request after which it is not retried: each may be billed."""
 MOST_SILENT = 20
 """Replies in a row without a text, but with thoughts, that stop the model."""
+REMEDY = (
+    "write thinking = { budget = 2048 } in its entry, or a larger budget, turn thinking off with"
+    " chat = { enable_thinking = false }, or start the server without a reasoning parser"
+)
 MIN_BACKOFF_S, MAX_BACKOFF_S = 0.5, 60.0
 """Smallest and largest upper bound of a back-off, in seconds."""
 MILLION = 1e6
@@ -142,7 +147,7 @@ class OpenAIBackend(Backend):
     # -- retries ------------------------------------------------------------------------------------------------------
     async def _pay_and_send(self, request: Request, body: dict[str, Any]) -> Reply:
         """Retry until there is an answer or a final error; the reply's seconds are those of the last attempt."""
-        longest = request.sampling.max_tokens + self.endpoint.reserve
+        longest = self.model.reply_limit(request.sampling)
         async with self.wallet.open(self._cost(Tokens(reply=longest))) as bill:
             sending, chance = Sending(request, body, bill), Random(request.seed)
             retrying = AsyncRetrying(
@@ -244,15 +249,18 @@ class OpenAIBackend(Backend):
         """Return the reply of an answer; raises Refused, and ModelStopped if its replies are thoughts alone."""
         if answer.refusal:
             raise Refused(self.dialect.clean(f"{self.model.name}: {answer.refusal}"))
-        self.silent = self.silent + 1 if answer.thoughts and not (answer.text or answer.calls) else 0
+        thought, text = answer.thoughts[:MAX_THOUGHTS], answer.text
+        if self.model.thinking:
+            thought, text = (thought, tidy_answer(text)) if thought else split_thoughts(text, usage.finish == "length")
+        text = encode_calls(answer.calls, text) if answer.calls else text
+        self.silent = self.silent + 1 if thought and not text else 0
         if self.silent >= MOST_SILENT:
+            place = "reasoning_content" if answer.thoughts else "thoughts"
             raise ModelStopped(
-                f"{self.model.name}: {MOST_SILENT} replies in a row have all their text in reasoning_content; raise the"
-                " endpoint's reserve so that thoughts end, start the server without a reasoning parser, or write"
-                " chat = { enable_thinking = false } in the entry"
+                f"{self.model.name}: {MOST_SILENT} replies in a row have all their text in {place}; {REMEDY}"
             )
-        text = encode_calls(answer.calls, answer.text) if answer.calls else answer.text
-        fields = {**asdict(usage), "text": redact_key(text, self.key), "note": self.dialect.describe(answer)}
+        text, thought = redact_key(text, self.key), redact_key(thought, self.key)
+        fields = {**asdict(usage), "text": text, "thought": thought, "note": self.dialect.describe(answer)}
         return FirstTokenReply(**fields, first=answer.first) if answer.first else Reply(**fields)
 
     def _charge(self, tokens: Tokens, bill: Bill) -> float:

@@ -34,7 +34,7 @@ def write_body(model: ModelSpec, request: Request, urls: Mapping[ImageRef, str])
     body: dict[str, Any] = {
         "model": model.source,
         "messages": conversation(request.messages, part, plain=True),
-        OLD_LIMIT if endpoint.server == LLAMA_CPP else NEW_LIMIT: sampling.max_tokens + endpoint.reserve,
+        OLD_LIMIT if endpoint.server == LLAMA_CPP else NEW_LIMIT: model.reply_limit(sampling),
     }
     if endpoint.decoding:
         body |= {"seed": request.seed}

@@ -51,6 +51,7 @@ from actors.engine.vllm.model_input import SentPictures, count_pictures, describ
 from actors.engine.vllm.on_cpu import engine_threads
 from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
 from actors.engine.vllm.scoring import score_replies
+from actors.engine.vllm.thoughts import open_thoughts
 from actors.engine.vllm.tool_calls import ToolCalls, add_functions, writes_start_token
 from envs.tool_calls import Function
 from envs.types import ImageRef
@@ -91,6 +92,7 @@ class VLLMBackend(LocalBackend):
             add_special_tokens=model.faithful or not writes_start_token(renderer, self.template)
         )
         self.calls = ToolCalls(model, renderer, self.template) if model.calls_natively else None
+        self.thoughts, self.reply_limit = open_thoughts(model, renderer, self.template), model.reply_limit
         self.shares_pictures = arguments["enable_prefix_caching"] or arguments.get("mm_processor_cache_gb") != 0
         self.cached_params = lru_cache(maxsize=64)(sampling_params)
         """A cache is safe: vLLM copies the parameters before it changes them (``InputProcessor.process_inputs``)."""
@@ -111,21 +113,23 @@ class VLLMBackend(LocalBackend):
     async def reply(self, request: Request) -> Reply:
         """Answer the request; raises Unprocessable, or BackendDied at once if the engine is gone or hung."""
         choices = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful)
-        limit = request.sampling.max_tokens
+        limit = self.reply_limit(request.sampling)
         seed = 0 if is_greedy(choices) else request.seed
         calls = self.calls if request.tools else None
 
         def make_params() -> SamplingParams:
             skip_special = calls.skips_special_tokens(request.tools) if calls else True
-            return self.cached_params(choices, limit, seed, skip_special)
+            return self.cached_params(choices, limit, seed, skip_special and self.thoughts is None)
 
         output, pictures, seconds = await self.generate(
             lambda: self.prompts.prepare(request), make_params, limit, self.lora
         )
         answer = output.outputs[0]
+        thought, text = self.thoughts.split(answer.text, answer.finish_reason) if self.thoughts else ("", answer.text)
+        text = calls.read(text, request.tools) if calls else text
         return Reply(
-            calls.read(answer.text, request.tools) if calls else answer.text,
-            len(output.prompt_token_ids), len(answer.token_ids), answer.finish_reason, seconds,
+            self.thoughts.clean(text) if self.thoughts else text,
+            len(output.prompt_token_ids), len(answer.token_ids), answer.finish_reason, seconds, thought=thought,
             cached_tokens=output.num_cached_tokens, pictures=pictures.pictures, cached_pictures=pictures.cached,
         )  # fmt: skip
 
@@ -179,7 +183,7 @@ class VLLMBackend(LocalBackend):
         prompt = await self.prompts.prepare(request)
         self.engine.renderer.clear_mm_cache()  # the engine never gets this prompt: clear it to keep both caches in step
         choices = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful)
-        parameters = sampling_params(choices, request.sampling.max_tokens, request.seed)
+        parameters = sampling_params(choices, self.reply_limit(request.sampling), request.seed, self.thoughts is None)
         return describe_input(prompt, parameters, self.engine.model_config)
 
     async def close(self) -> None:

@@ -43,9 +43,20 @@ def add_functions(template: ChatParams, functions: Sequence[Function]) -> ChatPa
 
 def template_takes_functions(renderer: Any, template: ChatParams) -> bool:
     """Return True if the model's chat template writes functions; others ignore them silently."""
-    _, prompt = renderer.render_messages(QUESTION, add_functions(template, [FUNCTION_PROBE]))
-    text = prompt["prompt"] if "prompt" in prompt else renderer.get_tokenizer().decode(prompt["prompt_token_ids"])
-    return FUNCTION_PROBE.name in text
+    return FUNCTION_PROBE.name in render_question(renderer, add_functions(template, [FUNCTION_PROBE]))
+
+
+def render_question(renderer: Any, template: ChatParams) -> str:
+    """Return a prompt of the model's chat template."""
+    _, prompt = renderer.render_messages(QUESTION, template)
+    return str(prompt["prompt"] if "prompt" in prompt else renderer.get_tokenizer().decode(prompt["prompt_token_ids"]))
+
+
+def plain_request(**fields: Any) -> ChatCompletionRequest:
+    """Return a request as vLLM's server passes it to a parser."""
+    return ChatCompletionRequest.model_validate({
+        "model": "m", "messages": [{"role": "user", "content": "?"}], **fields,
+    })  # fmt: skip
 
 
 class ToolCalls:
@@ -66,11 +77,8 @@ class ToolCalls:
 
     def request(self, functions: Sequence[Function]) -> Any:
         """Return the request that the parser would see in vLLM's server."""
-        request = ChatCompletionRequest.model_validate({
-            "model": "m", "messages": [{"role": "user", "content": "?"}], 
-            "tools": [function_schema(function) for function in functions],
-            "tool_choice": "auto",
-        })  # fmt: skip
+        tools = [function_schema(function) for function in functions]
+        request = plain_request(tools=tools, tool_choice="auto")
         return self.parser(self.tokenizer, request.tools).adjust_request(request)
 
     def skips_special_tokens(self, functions: Sequence[Function]) -> bool:

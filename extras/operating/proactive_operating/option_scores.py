@@ -12,7 +12,7 @@ from math import exp, inf, log
 
 from actors.engine.backend import Backend, Reply, ReplyScore, Request
 from actors.playing.judge import derive_seed
-from envs.openended import CLOSING, OPENING
+from envs.thoughts import CLOSING, OPENING
 from envs.types import Sample
 from proactive_operating.state_graph import Question, read_option, reply_forms
 from sweeps.conditions import Condition

@@ -157,7 +157,7 @@ def kind_of_ending() -> pl.Expr:
     """Return the kind of an ending; of a wrong one, the kind of its last turn, or ``unparsable`` if it has none."""
     kinds = {
         Ending.CORRECT: EndingKind.CORRECT, Ending.LIMIT: EndingKind.ASKED_TO_LIMIT, Ending.OVERFLOW: EndingKind.OUTGROWN,
-        Ending.TRUNCATED: EndingKind.SILENCED, Ending.ANSWERED: EndingKind.ANSWERED,
+        Ending.TRUNCATED: EndingKind.SILENCED, Ending.THOUGHTS_CUT: EndingKind.SILENCED, Ending.ANSWERED: EndingKind.ANSWERED,
         Ending.UNPROCESSABLE: EndingKind.UNPROCESSABLE, Ending.REFUSED: EndingKind.REFUSED, Ending.FAILED: EndingKind.FAILED,
     }  # fmt: skip
     by_ending = pl.col("ending").replace_strict(

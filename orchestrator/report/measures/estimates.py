@@ -36,7 +36,7 @@ from orchestrator.report.statistics.clustered import (
 
 GROUP = ("model", "condition", "protocol")
 CELL = ("cell", "model", "scenario", "condition", "protocol")
-COUNTS = ("planned", "finished", "failed", "scored", "errors", "overflow", "truncated")
+COUNTS = ("planned", "finished", "failed", "scored", "errors", "overflow", "truncated", "thoughts_cut")
 SHARES = {**ACTION_SHARES, "share_right": "correct", "share_unparsable": "unparsable"}
 """Share of answers -> the column of episodes that it sums; ``share_right`` counts right categories."""
 OF_EPISODES = {"acc": "correct", "acc_first": "first", "loops": "limit", **{name: name for name in ANSWERS}}

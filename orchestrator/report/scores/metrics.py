@@ -36,6 +36,7 @@ SHARES = {**ACTION_SHARES, "share_unparsable": "unparsable"}
 """Share of turns -> the column that it sums (the paper's action distributions)."""
 CUT_SHORT_REASONS: dict[str, str] = {
     Ending.OVERFLOW: "outgrew the model", Ending.TRUNCATED: "spent a reply's tokens before its first word",
+    Ending.THOUGHTS_CUT: "ended in thoughts without an answer",
 }  # fmt: skip
 """Ending caused by a limit (also the column that counts it) -> what such an episode did, in words."""
 NOT_COMPARABLE = ("prompt_tokens", "reply_tokens", "cost", *CACHED)
@@ -63,8 +64,9 @@ def score(
     turns - 1), loops (percent that ended at the turn limit), turns (in all), share_* (percent of turns), prompt_tokens,
     reply_tokens (sums), cost (of all episodes), and ``CACHED``.
 
-    Episodes that a limit cut short (overflow, truncated) are scored as wrong; acc_bound and loops_bound are acc and loops
-    if all of them had ended right, or at the turn limit. Without such limits, the model's value would lie in between.
+    Episodes that a limit cut short (overflow, truncated, thoughts_cut) are scored as wrong; acc_bound and loops_bound are
+    acc and loops if all of them had ended right, or at the turn limit. Without such limits, the model's value would lie
+    in between.
 
     ``ANSWER_COLUMNS`` say whether the model asks; those of asking are null under the ``reference`` conditions.
 
@@ -178,13 +180,13 @@ def write_results(folder: Path, rows: pl.DataFrame) -> None:
 
 def move_answers_last(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with ``ANSWER_COLUMNS`` after those that older versions wrote."""
-    last = [name for name in ANSWER_COLUMNS if name in rows.columns]
+    last = [name for name in (*ANSWER_COLUMNS, str(Ending.THOUGHTS_CUT)) if name in rows.columns]
     return rows.select(pl.exclude(last), *last)
 
 
 def _count_columns() -> list[pl.Expr]:
     """Return the integer sums of a cell's episodes."""
-    answered = ~pl.col("ending").is_in(UNSCORED)
+    answered = ~pl.col("ending").is_in(UNSCORED) & pl.col("correct").is_not_null()
     summed = ["turns", *SHARES.values(), "prompt_tokens", "reply_tokens"]
     return [
         pl.len().cast(pl.Int64).alias("finished"),

@@ -20,7 +20,7 @@ from orchestrator.report.wording import format_signed
 from sweeps.registry import registry
 
 AVERAGE = "avg"
-MARKS = {"!": "errors", "~": "overflow", "^": "truncated"}
+MARKS = {"!": "errors", "~": "overflow", "^": "truncated", "#": "thoughts_cut"}
 """Mark after a cell -> the column that counts its cause."""
 ACC_AND_PS = {"acc": ".1f", "ps": ".1f"}
 """Measures of a cell -> their formats."""

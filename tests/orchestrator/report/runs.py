@@ -219,6 +219,7 @@ def _turn(cell, key, turn, kind):
         "option": "correct" if kind == "suggestion" else "mismatch",
         "category": kind if kind in ("correct", "wrong") else "mismatch",
         "action": action, "move": "left" if kind == "suggestion" else None, "read_as": None, "judged": None, "note": None,
+        "thoughts": None,
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 IDENTITY = ["model", "scenario", "condition", "protocol", "cell"]
 ERRORS = ["unprocessable", "refused", "failed"]
-CUT = ["overflow", "truncated"]
+CUT = ["overflow", "truncated", "thoughts_cut"]
 SHARES = ("suggestion", "abstention", "category", "unparsable")
 
 

@@ -11,7 +11,8 @@ from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
 ROW = {
     "model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "planned": 10, "finished": 10, "scored": 10,
-    "errors": 0, "unprocessable": 0, "refused": 0, "failed": 0, "overflow": 0, "truncated": 0, "acc": 41.26, "ps": 1.26,
+    "errors": 0, "unprocessable": 0, "refused": 0, "failed": 0, "overflow": 0, "truncated": 0, "thoughts_cut": 0,
+    "acc": 41.26, "ps": 1.26,
     "share_unparsable": 3.0, "acc_bound": 50.0,
 }  # fmt: skip
 OEG = {
