@@ -33,7 +33,6 @@ from sweeps.spec import Judge, ModelSpec
 
 read_output = ray.remote(num_cpus=0, max_retries=0)(read_excerpt)
 """Reads a worker's output on the node that has its files, without the dashboard or a shared disk."""
-"""Measures the load of the node that it runs on."""
 install_packages = ray.remote(num_cpus=0, max_retries=0)(own_packages.install)
 """Installs a model's own packages on the node that it runs on."""
 

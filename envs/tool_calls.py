@@ -13,7 +13,7 @@ from envs import SCENARIOS
 from envs.answers import as_letter, as_text, letter, option_table
 from envs.scenario import suggestions
 from envs.thoughts import strip_thinking
-from envs.tool_wording import ABSTAIN, ANSWER, ANSWERS, CATEGORY
+from envs.tool_wording import ABSTAIN, ANSWER, ANSWERS, CATEGORY, LISTED, WRITTEN
 from envs.types import Move, Sample, State, View
 
 LONGEST = 20_000
@@ -204,3 +204,14 @@ def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) < len(pairs):
         raise ValueError("a name occurs twice")
     return content
+
+
+def write_functions(functions: Sequence[Function]) -> str:
+    """Return the request for a call with one line per function: ``- move_blocks(direction: "left" | "right"): ...``."""
+    lines = [f"- {function.name}({_list_values(function)}): {function.description}\n" for function in functions]
+    return f"{LISTED}{''.join(lines)}{WRITTEN}"
+
+
+def _list_values(function: Function) -> str:
+    values = " | ".join(json.dumps(value, ensure_ascii=False) for value in function.values)
+    return f"{function.parameter}: {values}" if values else ""

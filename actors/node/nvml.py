@@ -1,4 +1,4 @@
-"""Reads the GPUs of this node from the NVIDIA driver (NVML): memory, processes, utilization and power.
+"""Reads the GPUs of this node from the NVIDIA driver (NVML): memory and processes.
 
 NVML creates no CUDA context, which would take memory and break processes that are forked later. Values that a driver does not
 report (``Not Supported`` in a container, under MIG, on a laptop) are omitted.
@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
-
-MIB = 2**20
 
 
 class DriverUnavailable(Exception):
@@ -45,18 +43,6 @@ def capabilities(nvml: Any = None) -> list[tuple[int, int]]:
         return [tuple(driver.nvmlDeviceGetCudaComputeCapability(handle)) for handle in handles]
 
 
-def utilization(nvml: Any = None) -> dict[str, float]:
-    """Return metric -> value of every GPU, named as in MLflow's system metrics, with the unit at the end.
-
-    Raises DriverUnavailable if no driver answers.
-    """
-    metrics: dict[str, float] = {}
-    with _open_driver(nvml) as driver:
-        for number in range(driver.nvmlDeviceGetCount()):
-            metrics |= {f"gpu_{number}_{name}": value for name, value in _read_metrics(driver, number).items()}
-    return metrics
-
-
 def _read_device(nvml: Any, number: int) -> Device | None:
     with suppress(nvml.NVMLError):
         handle = nvml.nvmlDeviceGetHandleByIndex(number)
@@ -71,22 +57,6 @@ def _read_holders(nvml: Any, handle: Any) -> tuple[tuple[int, int], ...]:
         processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         return tuple((process.pid, process.usedGpuMemory) for process in processes if process.usedGpuMemory is not None)
     return ()
-
-
-def _read_metrics(nvml: Any, number: int) -> dict[str, float]:
-    """Return the metrics that the driver reports; it may refuse any single one (under MIG, utilization)."""
-    metrics: dict[str, float] = {}
-    with suppress(nvml.NVMLError):
-        handle = nvml.nvmlDeviceGetHandleByIndex(number)
-        with suppress(nvml.NVMLError):
-            metrics["utilization_percentage"] = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-        with suppress(nvml.NVMLError):
-            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-            metrics["memory_usage_megabytes"] = memory.used / MIB
-            metrics["memory_usage_percentage"] = 100 * memory.used / memory.total
-        with suppress(nvml.NVMLError):
-            metrics["power_usage_watts"] = nvml.nvmlDeviceGetPowerUsage(handle) / 1000
-    return metrics
 
 
 @contextmanager

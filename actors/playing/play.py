@@ -75,7 +75,7 @@ async def play(
         else:
             turns.append(PlayedTurn(turn, prompt.image, reply))
             past.append((prompt.situation.view, reply.text))
-            ending = state.ending if reply.text or cell.condition.unscored else empty_ending(state, reply)
+            ending = state.ending if reply.text or cell.condition.unscored else ending_after(state, reply)
     error = None if refusal is None else str(refusal)
     rejected = type(refusal) is Unprocessable
     options = rules.option_rows(key, cell.model.name, turns)
@@ -109,11 +109,12 @@ def refusal_ending(problem: Exception, protocol: Protocol) -> Ending:
     return Ending.OVERFLOW if is_overflow else Ending.UNPROCESSABLE
 
 
-def empty_ending(state: State, reply: Reply) -> Ending | None:
-    """Return the ending after an empty reply: its tokens may have gone into thoughts."""
-    if reply.thought:
+def ending_after(state: State, reply: Reply) -> Ending | None:
+    """Return the ending after a reply; the tokens of an empty one may have gone into thoughts."""
+    if not reply.text and reply.thought:
         return Ending.THOUGHTS_CUT
-    return Ending.TRUNCATED if reply.finish == "length" and state.ending not in (None, *UNSCORED) else state.ending
+    is_spent = not reply.text and reply.finish == "length" and state.ending not in (None, *UNSCORED)
+    return Ending.TRUNCATED if is_spent else state.ending
 
 
 def check_pictures(conversation: Sequence[Message], model: ModelSpec) -> None:

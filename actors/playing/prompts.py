@@ -4,7 +4,6 @@
 conditions whose messages change.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,8 +13,8 @@ from envs import SCENARIOS
 from envs.chance import chance
 from envs.foreign_suggestions import replace_suggestions
 from envs.stimulus import OPEN_ENDED_HINT, lettered, multiple_choice
-from envs.tool_calls import Function
-from envs.tool_wording import LISTED, NATIVE, WRITTEN
+from envs.tool_calls import Function, write_functions
+from envs.tool_wording import NATIVE
 from envs.tool_wording import VERSION as TOOLS_VERSION
 from envs.types import NO_PICTURE, ImageRef, Mode, Sample, State, View
 from sweeps.conditions import Condition
@@ -184,16 +183,6 @@ def examples(
 
 def tool_messages(view: View, functions: Sequence[Function], condition: Condition, native: bool) -> tuple[Message, ...]:
     """Return the conversation that asks for one call; its text lists the functions unless they are sent as tools (``native``)."""
-    text = view.prompt + (NATIVE if native else f"{LISTED}{list_functions(functions)}{WRITTEN}")
+    text = view.prompt + (NATIVE if native else write_functions(functions))
     images = () if view.image == NO_PICTURE else (view.image,)
     return (*system_messages(condition), Message("user", text, images))
-
-
-def list_functions(functions: Sequence[Function]) -> str:
-    """Return the functions as text, one per line: ``- move_blocks(direction: "left" | "right"): ...``."""
-    return "".join(f"- {function.name}({_list_values(function)}): {function.description}\n" for function in functions)
-
-
-def _list_values(function: Function) -> str:
-    values = " | ".join(json.dumps(value, ensure_ascii=False) for value in function.values)
-    return f"{function.parameter}: {values}" if values else ""

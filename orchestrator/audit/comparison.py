@@ -126,7 +126,7 @@ def _total_sides(row: Mapping[str, Any], turns: Sequence[Replayed], package: Map
     last = turns[-1] if turns else None
     ours = last.state.ending.value if last and last.state.ending else None
     stored = None if row["ending"] in (*ERRORS, Ending.OVERFLOW) else row["ending"]
-    if stored == Ending.TRUNCATED:
+    if stored in (Ending.TRUNCATED, Ending.THOUGHTS_CUT):
         stored = Ending.WRONG.value  # game and package parse nothing in the empty reply
     theirs = NOT_ASKED if package["raised"] else package["ending"]
     if ours == Ending.LIMIT and theirs == Ending.WRONG and last and last.turn.move is None:

@@ -118,7 +118,7 @@ def _print_outcome(outcome: AttemptOutcome, sweep: Sweep, folder: Path) -> None:
 
 def _warn_of_cut_thoughts(rows: pl.DataFrame) -> None:
     for (model,), part in rows.group_by(["model"], maintain_order=True):
-        share = part["thoughts_cut"].sum() / max(1, part["finished"].sum())
+        share = int(part["thoughts_cut"].sum()) / max(1, int(part["finished"].sum()))
         if share > MOST_CUT:
             print(
                 f"{model}: {share:.0%} of its episodes ended in thoughts without an answer and count as not right;"

@@ -136,12 +136,16 @@ def test_stored_calls_are_bounded_and_hold_no_key(tmp_path):
     )
 
 
-def test_service_without_function_calls_stops_with_advice(tmp_path):
+def test_service_without_function_calls_gets_the_functions_as_text(tmp_path):
     message = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
-    stopped, _ = ask_service(tmp_path, lambda *_: failure(400, "", message))
+    written = 'move_blocks(direction="left")'
+    reply, bodies = ask_service(
+        tmp_path, lambda _, body: failure(400, "", message) if "tools" in body else completion(written)
+    )
     longer, _ = ask_service(tmp_path, lambda *_: failure(400, "context_length_exceeded", "60 tokens are of the tools"))
 
-    assert isinstance(stopped, ModelStopped) and 'write tools = "text" in its entry' in str(stopped)
+    assert reply.text == written and "without tools" in reply.note and "tool_choice" not in bodies[1]
+    assert "- move_blocks(direction: " in json.dumps(bodies[1]["messages"]).replace('\\"', '"')
     assert isinstance(longer, Overflow)
 
 

@@ -181,7 +181,8 @@ class OpenAIBackend(Backend):
 
     async def _exchange(self, sending: Sending) -> Reply:
         """Send once; raises RetryableError and BackendError."""
-        start, body = perf_counter(), request_body.without_fields(sending.body, self.dialect.refused_fields)
+        start, refused, tools = perf_counter(), self.dialect.refused_fields, sending.request.tools
+        body = request_body.without_fields(sending.body, refused, tools)
         try:
             fields = parse_object(await self._post(body, sending.bill))
             tokens = read_usage(fields)

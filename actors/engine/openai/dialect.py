@@ -59,7 +59,8 @@ class Dialect:
         """Leave a refused field out of every further request, or give it its other name, and say so once."""
         other = OTHER_NAMES.get(name, "")
         self.refused_fields.setdefault(name, "" if other in self.refused_fields else other)
-        words = f"say {other}" if self.refused_fields[name] else "leave it out"
+        left_out = "list the functions in the text" if name == "tools" else "leave it out"
+        words = f"say {other}" if self.refused_fields[name] else left_out
         self.say(f"the service refuses {name}; requests {words}", name)
 
     async def is_too_long(self, error: Exception, estimate_tokens: Callable[[], int]) -> bool:

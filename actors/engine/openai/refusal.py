@@ -161,5 +161,5 @@ def _judge_body(status: int, text: str, sent: Mapping[str, Any], too_long: bool)
             return Verdict(ModelStopped, "write decoding = false in its endpoint")
         return Verdict(FieldRefused, name)
     if "tools" in fields and NO_TOOLS.search(text) and not TOO_LONG.search(text):
-        return Verdict(ModelStopped, 'write tools = "text" in its entry to have functions in the prompt')
+        return Verdict(FieldRefused, "tools")
     return Verdict(Overflow) if status == 413 or too_long or (status != 404 and TOO_LONG.search(text)) else None

@@ -1,6 +1,6 @@
 """Writes the body of a request, with every decoding parameter that the service takes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from typing import Any
@@ -8,6 +8,8 @@ from typing import Any
 from actors.engine.backend import Request, images_of
 from actors.engine.chat_format import Part, conversation, function_schema
 from envs.render import UnreadablePicture
+from envs.tool_calls import Function, write_functions
+from envs.tool_wording import NATIVE
 from envs.types import ImageRef
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
@@ -64,12 +66,29 @@ def server_fields(model: ModelSpec, sampling: Sampling) -> dict[str, Any]:
     return {**extra, **model.options}
 
 
-def without_fields(body: Mapping[str, Any], refused: Mapping[str, str]) -> dict[str, Any]:
-    """Return the body without refused fields; ``refused`` maps each to its other name, or to an empty string."""
+def without_fields(
+    body: Mapping[str, Any], refused: Mapping[str, str], functions: Sequence[Function] = ()
+) -> dict[str, Any]:
+    """Return the body without refused fields; ``refused`` maps each to its other name, or to an empty string.
+
+    Without ``tools``, the question lists the functions as text.
+    """
     names = {name: refused.get(name, name) for name in body}
     kept = {names[name]: value for name, value in body.items() if names[name]}
     extra = {name: value for name, value in body.get("extra_body", {}).items() if name not in refused}
+    if functions and "tools" in refused:
+        kept.pop("tool_choice", None)
+        *earlier, question = body["messages"]
+        kept["messages"] = [*earlier, {**question, "content": _list_functions(question["content"], functions)}]
     return {**kept, "extra_body": extra}
+
+
+def _list_functions(content: str | list[Part], functions: Sequence[Function]) -> str | list[Part]:
+    """Return a question's content with the functions in its text."""
+    if isinstance(content, str):
+        return content.removesuffix(NATIVE) + write_functions(functions)
+    *pictures, last = content
+    return [*pictures, {**last, "text": _list_functions(last["text"], functions)}]
 
 
 def first_token_body(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from actors.engine.backend import Message, Reply
 from actors.engine.chat_format import data_url
-from actors.playing.play import is_truncated
+from actors.playing.play import ending_after
 from envs.errors import UserError
 from envs.render import Renderer
 from envs.types import Action, Ending
@@ -100,7 +100,7 @@ def play_game(benchmark: Benchmark, renderer: Renderer) -> Solver:
             episode.answer(reply)
             transcript.append(state.messages[-1])
             cut = Reply(reply, finish="length" if state.output.stop_reason == "max_tokens" else "")
-            ending = Ending.TRUNCATED if is_truncated(episode.state, cut) else episode.ending
+            ending = ending_after(episode.state, cut)
         state.messages = transcript
         state.metadata["ending"] = ending.value
         state.metadata["turns"] = [

@@ -180,7 +180,7 @@ def write_results(folder: Path, rows: pl.DataFrame) -> None:
 
 def move_answers_last(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with ``ANSWER_COLUMNS`` after those that older versions wrote."""
-    last = [name for name in (*ANSWER_COLUMNS, str(Ending.THOUGHTS_CUT)) if name in rows.columns]
+    last = [name for name in ANSWER_COLUMNS if name in rows.columns]
     return rows.select(pl.exclude(last), *last)
 
 
@@ -218,9 +218,9 @@ def _measure_columns() -> list[pl.Expr]:
 
 
 def _column_order() -> list[str]:
-    counts = ["finished", "scored", *ERRORS, "errors", "correct", "correct_first", *map(str, CUT_SHORT)]
+    counts = ["finished", "scored", *ERRORS, "errors", "correct", "correct_first", "overflow", "truncated"]
     measures = ["acc", "acc_low", "acc_high", "acc_bound", "acc_first", "ps", "loops", "loops_bound"]
-    return [*PLANNED_COLUMNS, *counts, *measures, "turns", *SHARES, *NOT_COMPARABLE]
+    return [*PLANNED_COLUMNS, *counts, *measures, "turns", *SHARES, *NOT_COMPARABLE, "thoughts_cut"]
 
 
 def _percentage(count: pl.Expr, total: pl.Expr) -> pl.Expr:

@@ -89,7 +89,9 @@ def test_failed_episodes_of_some_cells_are_pending_again(tmp_path, plan):
 
 @pytest.mark.parametrize("text", ["correct", "overflow,limit", "Failed", "overflow unprocessable"])
 def test_an_answer_cannot_be_retried(text):
-    with pytest.raises(SweepError, match="type one or more of unprocessable,refused,failed,overflow,truncated,thoughts_cut"):
+    with pytest.raises(
+        SweepError, match="type one or more of unprocessable,refused,failed,overflow,truncated,thoughts_cut"
+    ):
         parse_endings(text)
 
 
