@@ -8,7 +8,7 @@ from jinja2 import Environment, StrictUndefined
 
 from orchestrator.report.html.text import inert
 from orchestrator.report.measures.endings import EndingKind
-from orchestrator.view.part_columns import MAPPED
+from orchestrator.view.run_index import MAPPED
 from sweeps.conditions import CONDITIONS
 
 
@@ -22,9 +22,7 @@ def _script(source: str) -> str:
     return '"use strict";\n(() => {\n' + "\n".join(_text("orchestrator.view", name) for name in names) + "})();\n"
 
 
-STYLE = _text("orchestrator.report.html", "report.css") + "".join(
-    _text("orchestrator.view", name) for name in ("episode.css", "view.css")
-)
+STYLE = _text("orchestrator.report.html", "report.css") + _text("orchestrator.view", "view.css")
 SERVED_SCRIPT, BUNDLED_SCRIPT = _script("served.js"), _script("bundle.js")
 KIND_MEANINGS = {kind.value: kind.meaning for kind in EndingKind} | {
     MAPPED: "A decision map or an operating curve: every picture, or every question, was asked."

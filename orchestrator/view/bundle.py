@@ -8,10 +8,10 @@ servers that send whole files only.
 import json
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from envs.errors import RunFolderError
@@ -22,10 +22,8 @@ from orchestrator.report.html.thumbnails import Thumbnails, make_thumbnail
 from orchestrator.report.scores.answer import folder_answers
 from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE
-from orchestrator.storage.verdict_store import verdicts
 from orchestrator.view.assets import BUNDLED_SCRIPT, STYLE, render_page
-from orchestrator.view.catalog import Catalog, StoredEpisode
-from orchestrator.view.episode import RunSamples, view_episode
+from orchestrator.view.catalog import Catalog
 from orchestrator.view.run_index import RunIndex
 
 FILE_EPISODES, GROUP_EPISODES = 8_192, 128
@@ -93,24 +91,23 @@ def write_bundle(
 ) -> Iterator[BundleTotals]:
     """Write the bundle, and yield its totals after each file of episodes and at the end. Raises RunFolderError."""
     _make_folder(target)
-    indexes = {name: RunIndex(folder) for name, folder in runs.items()}
+    indexes = {name: RunIndex(folder, data) for name, folder in runs.items()}
     for index in indexes.values():
         index.refresh()
-    catalog = Catalog(indexes, 1)
-    samples = {name: RunSamples(index.folder, data) for name, index in indexes.items()}
-    pictures, sizes = PictureWriter(target), list[int]()
-    thumbnails = dict[Path | None, Thumbnails]()
-    for run in samples.values():
-        folder = run.pictures if with_pictures else None
-        thumbnails.setdefault(run.pictures, StoredPictures(folder, pictures))
+    catalog, pictures, sizes = Catalog(indexes), PictureWriter(target), list[int]()
+    stored = cache(lambda folder: StoredPictures(folder if with_pictures else None, pictures))
     for start in range(0, catalog.height, FILE_EPISODES):
-        positions = np.arange(start, min(start + FILE_EPISODES, catalog.height))
+        positions = range(start, min(start + FILE_EPISODES, catalog.height))
         try:
-            table = _episode_table(catalog, samples, thumbnails, positions)
+            views = list(catalog.read_views(positions, stored))
         except UNREADABLE:
             raise RunFolderError("a run has changed while it was read; write the bundle after it has ended") from None
-        sizes.append(_write_table(target / f"episodes-{len(sizes):04d}.parquet", table, GROUP_EPISODES))
-        yield BundleTotals(int(positions[-1]) + 1, pictures.total, sum(sizes) + sum(pictures.file_sizes))
+        table = {
+            "view": [json.dumps(view, separators=(",", ":"), allow_nan=False) for view, _ in views],
+            "replies": ["\0".join(replies) for _, replies in views],
+        }
+        sizes.append(_write_table(target / f"episodes-{len(sizes):04d}.parquet", pl.DataFrame(table), GROUP_EPISODES))
+        yield BundleTotals(positions.stop, pictures.total, sum(sizes) + sum(pictures.file_sizes))
     pictures.flush()
     listing = catalog.list_bytes()
     safe_write.write(target / "list.parquet", listing)
@@ -132,38 +129,6 @@ def _write_table(path: Path, table: pl.DataFrame, group: int) -> int:
     """Write a table in row groups of this size, and return the bytes of the file."""
     table.write_parquet(path, compression="zstd", compression_level=9, statistics=False, row_group_size=group)
     return path.stat().st_size
-
-
-def _episode_table(
-    catalog: Catalog,
-    samples: Mapping[str, RunSamples],
-    thumbnails: Mapping[Path | None, Thumbnails],
-    positions: np.ndarray,
-) -> pl.DataFrame:
-    """Return the film strips (JSON) and replies of episodes."""
-    views, replies = list[str](), list[str]()
-    episodes = list(catalog.read_episodes(positions))
-    judged = _read_verdicts(samples, episodes)
-    for episode in episodes:
-        run = samples[episode.run]
-        rows = judged[episode.run].get(str(episode.row["key"]), [])
-        view = view_episode(catalog, run, episode, thumbnails[run.pictures], rows)
-        views.append(json.dumps(view, separators=(",", ":"), allow_nan=False))
-        replies.append("\0".join(str(turn["reply"] or "") for turn in episode.turns))
-    return pl.DataFrame({"view": views, "replies": replies})
-
-
-def _read_verdicts(
-    samples: Mapping[str, RunSamples], episodes: list[StoredEpisode]
-) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return run -> key -> verdicts of these episodes."""
-    judged: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in samples}
-    for name in {episode.run for episode in episodes}:
-        keys = pl.Series([episode.row["key"] for episode in episodes if episode.run == name], dtype=pl.String)
-        rows = verdicts(samples[name].folder).filter(pl.col("key").is_in(keys.implode())).collect()
-        for row in rows.iter_rows(named=True):
-            judged[name].setdefault(row["key"], []).append(row)
-    return judged
 
 
 def _write_page(target: Path, catalog: Catalog, version: str, files: Mapping[str, Any]) -> None:

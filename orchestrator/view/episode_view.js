@@ -51,13 +51,19 @@ function reading(turn) {
   return make("p", { class: "act" }, make("i", { class: `k-${color}` }), visible(`${turn.action}${move}`), make("small", {}, visible(sides)));
 }
 
+/** Return what the model thought before its reply, folded. */
+function thoughts(turn) {
+  if (turn.thoughts === undefined) return null;
+  return make("details", {}, make("summary", {}, "Thoughts"), make("pre", { class: "reply", tabindex: "0", dir: "auto", "aria-label": "Thoughts" }, visible(text(turn.thoughts))));
+}
+
 function card(turn, before) {
   const asked = turn.prompt !== undefined && (!before || before.prompt !== turn.prompt) ? make("p", { class: "ask" }, visible(text(turn.prompt))) : null;
   const edge = turn.edge ? `, short edge ${turn.edge}` : "";
   return make("li", { class: "card" },
     make("header", {}, make("b", {}, `Turn ${turn.turn + 1}`), make("span", {}, `frame ${turn.frame}${edge}`)),
     shot(turn),
-    make("div", { class: "card-body" }, asked, options(turn), replyBox(turn), reading(turn)));
+    make("div", { class: "card-body" }, asked, options(turn), thoughts(turn), replyBox(turn), reading(turn)));
 }
 
 /** Return a labeled value; a text comes as an array with its full length, which is 0 if it was not cut. */

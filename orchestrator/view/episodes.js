@@ -119,7 +119,7 @@ async function loadViews(positions) {
     const from = texts.length, own = new Map();
     texts.push(...view.texts);
     for (const turn of view.episode.turns) {
-      for (const name of ["image", "reply", "prompt"]) if (turn[name] !== undefined) turn[name] += from;
+      for (const name of ["image", "reply", "prompt", "thoughts"]) if (turn[name] !== undefined) turn[name] += from;
       for (const name of ["options", "categories"]) if (turn[name]) turn[name] = turn[name].map((number) => number + from);
       if (typeof turn.picture !== "number") continue;
       if (!own.has(turn.picture)) own.set(turn.picture, pictures.push(view.pictures[turn.picture]) - 1);

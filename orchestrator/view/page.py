@@ -5,7 +5,7 @@ All texts reach the page as JSON and become text nodes there; what it sends are 
 
 import asyncio
 import json
-import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,12 +18,11 @@ from orchestrator.report.scores.answer import folder_answers
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.assets import SERVED_SCRIPT, STYLE, render_page
 from orchestrator.view.catalog import Catalog
-from orchestrator.view.episode import RunSamples, view_alone
 from orchestrator.view.loopback import LoopbackPage, page_headers
 from orchestrator.view.run_index import RunIndex
 
-REFRESH_S = 1.0
-"""Seconds between two refreshes from the folders."""
+REFRESH_S, REST_FACTOR = 1.0, 10
+"""Least seconds between two refreshes from the folders, and in multiples of a refresh."""
 VERSIONS = 2
 """Number of catalogs that stay for pages that have not noticed a newer one."""
 LONGEST = 300
@@ -34,6 +33,7 @@ class ViewPage(LoopbackPage):
     """The page and the handlers of its requests."""
 
     def __init__(self, runs: Mapping[str, Path], data: Path | None = None) -> None:
+        """``data`` is the benchmark folder if it has moved. Raises RunFolderError for a folder without a run."""
         handlers = {
             "": self._show,
             "state": self._state,
@@ -43,13 +43,10 @@ class ViewPage(LoopbackPage):
         }
         routes = [web.get("/{token}/" + path, handler) for path, handler in handlers.items()]
         super().__init__(routes, page_headers(STYLE, SERVED_SCRIPT, "connect-src 'self'; form-action 'none'"), 1024)
-        self.indexes = {name: RunIndex(folder) for name, folder in runs.items()}
-        self.data = data
-        self.samples: dict[str, RunSamples] = {}
-        self.catalogs = OrderedDict({0: Catalog(self.indexes, 0)})
+        self.indexes = {name: RunIndex(folder, data) for name, folder in runs.items()}
+        self.catalogs = OrderedDict({0: Catalog(self.indexes)})
         self.is_complete = False
-        """False while parts that were stored before the start are still being read."""
-        self._lock = threading.Lock()
+        """False while the runs are read for the first time."""
 
     @property
     def catalog(self) -> Catalog:
@@ -57,32 +54,22 @@ class ViewPage(LoopbackPage):
         return next(reversed(self.catalogs.values()))
 
     def refresh(self) -> None:
-        """Read new parts in steps of 1, 2, 4 and more, and publish a catalog after each, so that the page shows them early."""
-        step, more = 1, True
-        while more:
-            more = any([index.refresh(step) for index in self.indexes.values()])
-            version = sum(index.version for index in self.indexes.values())
-            if version != self.catalog.version:
-                self.catalogs[version] = Catalog(self.indexes, version)
-                while len(self.catalogs) > VERSIONS:
-                    self.catalogs.popitem(last=False)
-            step *= 2
+        """Read what has changed, and publish a catalog of it."""
+        for index in self.indexes.values():
+            index.refresh()
+        catalog = Catalog(self.indexes)
+        if catalog.version != self.catalog.version:
+            self.catalogs[catalog.version] = catalog
+            while len(self.catalogs) > VERSIONS:
+                self.catalogs.popitem(last=False)
         self.is_complete = True
 
     async def watch(self) -> None:
-        """Refresh forever, and load the samples once."""
-        loading = asyncio.create_task(asyncio.to_thread(self._load_samples))
+        """Refresh forever, at most a tenth of the time."""
         while True:
+            began = time.monotonic()
             await asyncio.to_thread(self.refresh)
-            await asyncio.sleep(REFRESH_S)
-            if loading.done():
-                loading.result()
-
-    def _load_samples(self) -> None:
-        with self._lock:
-            for name, index in self.indexes.items():
-                if name not in self.samples:
-                    self.samples[name] = RunSamples(index.folder, self.data)
+            await asyncio.sleep(max(REFRESH_S, REST_FACTOR * (time.monotonic() - began)))
 
     async def _show(self, request: web.Request) -> web.Response:
         runs = ", ".join(visible(name) for name in self.indexes)
@@ -108,14 +95,9 @@ class ViewPage(LoopbackPage):
         if position >= catalog.height:
             raise web.HTTPNotFound
         try:
-            return _json(await asyncio.to_thread(self._view, catalog, position))
-        except UNREADABLE:  # a merge has replaced the part, so the page asks again with the next version
-            await asyncio.to_thread(self.refresh)
+            return _json(await asyncio.to_thread(catalog.read_view, position))
+        except UNREADABLE:  # the page asks again with the next version
             raise web.HTTPNotFound from None
-
-    def _view(self, catalog: Catalog, position: int) -> dict[str, Any]:
-        self._load_samples()
-        return view_alone(catalog, self.samples, position)
 
     def _asked_catalog(self, request: web.Request) -> Catalog:
         """Return the catalog that a request is about; raises HTTPNotFound for one that has gone."""

@@ -92,6 +92,7 @@ class EpisodeViews:
 
     def _turn(self, turn: Row, question: ReplayedTurn | None) -> dict[str, Any]:
         reply, length = cut(turn["reply"] or "", LONGEST_REPLY)
+        thoughts = turn.get("thoughts")
         image = turn["image"] or ""
         edge = parse_image_key(image).short_edge
         return {
@@ -99,6 +100,7 @@ class EpisodeViews:
             "image": self._text_number(cut(image, LONGEST_REPLY)[0]), "reply": self._text_number(reply),
             **({"length": length} if length else {}),
             **({"edge": edge} if edge else {}),
+            **({"thoughts": self._text_number(cut(thoughts, LONGEST_REPLY)[0])} if thoughts else {}),
             "option": turn["option"], "category": turn["category"], "action": turn["action"], "move": turn["move"],
             **(self._question(question) if question else {}),
         }  # fmt: skip

@@ -12,7 +12,7 @@ from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.planning.named_by_user import check_named, read_own_sweep
 from orchestrator.storage import checksums, run_folder
-from orchestrator.view.episode import RunSamples
+from orchestrator.view.run_index import RunIndex
 from sweeps.load import SweepError
 from sweeps.model import ModelSpec
 from tests.orchestrator.report import runs
@@ -147,9 +147,10 @@ def test_no_command_on_a_received_folder_contacts_its_addresses(received, strang
 
 
 def test_view_of_a_received_folder_contacts_no_address(received, stranger):
-    samples = RunSamples(received, None)
+    index = RunIndex(received)
+    index.refresh()
 
-    assert samples.plan is None and samples.pictures is None
+    assert index.version == 1 and not index.run.samples
     assert stranger.connections == 0
 
 

@@ -10,11 +10,13 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
+import polars as pl
 import pytest
 from selenium import webdriver
 
 from envs.errors import RunFolderError
 from orchestrator.storage.episode_store import episodes
+from orchestrator.view import bundle as bundles
 from orchestrator.view.bundle import write_bundle
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
 from tests.orchestrator.view.hostile_run import ALARM, CONDITIONS
@@ -153,10 +155,6 @@ class TestInChromium:
         browser.get_log("browser")
 
 
-def stored_episodes(folder):
-    return episodes(folder).select("key").collect().height
-
-
 def test_an_existing_folder_is_refused(runs, tmp_path):
     (tmp_path / "note.txt").write_text("mine")
     with pytest.raises(RunFolderError, match="already exists"):
@@ -164,23 +162,23 @@ def test_an_existing_folder_is_refused(runs, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
 
 
-def test_without_pictures_none_is_written(runs, tmp_path):
-    *_, before, last = write_bundle({"other": runs["other"]}, None, tmp_path / "out", with_pictures=False)
-    assert before.episodes == last.episodes == stored_episodes(runs["other"])
-    assert last.pictures == 0 and not list((tmp_path / "out").glob("pictures-*"))
+def test_without_pictures_a_new_folder_holds_all_episodes(runs, tmp_path):
+    *_, last = write_bundle({"other": runs["other"]}, None, tmp_path / "new/below", with_pictures=False)
 
-
-def test_every_picture_is_in_a_file(runs, tmp_path):
-    *_, last = write_bundle({"other": runs["other"]}, None, tmp_path)
-    files = sorted(tmp_path.glob("pictures-*"))
-
-    assert last.pictures > 0 and files and all(path.stat().st_size > last.pictures for path in files)
-
-
-def test_a_new_or_empty_folder_is_filled(runs, tmp_path):
+    assert (last.episodes, last.pictures) == (episodes(runs["other"]).collect().height, 0)
     names = ["README.md", "episodes-0000.parquet", "index.html", "list.parquet"]
-    (tmp_path / "empty").mkdir()
-    for target in (tmp_path / "empty", tmp_path / "new/below"):
-        list(write_bundle({"other": runs["other"]}, None, target, with_pictures=False))
+    assert sorted(path.name for path in (tmp_path / "new/below").iterdir()) == names
 
-        assert sorted(path.name for path in target.iterdir()) == names
+
+def test_pictures_fill_files_of_equal_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundles, "FILE_PICTURES", 2)
+    writer = bundles.PictureWriter(tmp_path)
+    assert [writer.add(f"picture {number}".encode()) for number in range(5)] == [0, 1, 2, 3, 4]
+    writer.flush()
+    writer.flush()
+
+    files = sorted(tmp_path.iterdir())
+    assert [path.name for path in files] == [f"pictures-000{number}.parquet" for number in range(3)]
+    assert writer.file_sizes == [path.stat().st_size for path in files]
+    stored = [picture for path in files for picture in pl.read_parquet(path)["picture"]]
+    assert stored == [f"picture {number}".encode() for number in range(5)]

@@ -1,125 +1,86 @@
-"""The columns of planted episodes of two runs, parts that appear while a run writes, and episodes read in any order."""
+"""The columns of two runs, their episodes as film strips, and runs that change."""
 
 import io
 import zlib
 
-import numpy as np
 import polars as pl
 import pytest
 
-from envs.types import Ending
-from orchestrator.report.measures.endings import EndingKind
-from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.view import catalog as catalogs
-from orchestrator.view import run_index
+from orchestrator.report.html.thumbnails import Thumbnails
+from orchestrator.report.measures.endings import endings
+from orchestrator.report.read_run import read_run
+from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.schemas import VERDICTS
+from orchestrator.storage.verdict_store import VerdictStore
 from orchestrator.view.catalog import LISTED, Catalog, run_names
-from orchestrator.view.part_columns import KINDS, MAPPED, OUTCOMES
-from orchestrator.view.run_index import RunIndex
-from tests.orchestrator.blocks import block, episode
+from orchestrator.view.run_index import KINDS, OUTCOMES, RunIndex
 from tests.orchestrator.report.runs import play_sweep, sweep
-
-CELL = "a/ROD/hint"
-CELLS = {
-    "one": [
-        ("a/ROD/hint", 0, Ending.CORRECT), ("a/ROD/hint", 1, Ending.WRONG), ("a/ROD/hint", 2, Ending.REFUSED),
-        ("b/ROD/hint", 0, Ending.WRONG), ("b/QD/own", 0, Ending.CORRECT),
-    ],
-    "two": [("a/ROD/hint", 0, Ending.WRONG), ("a/ROD/zero-shot", 1, Ending.CORRECT)],
-}  # fmt: skip
+from tests.orchestrator.view.hostile_run import MODEL
 
 
-@pytest.fixture(autouse=True)
-def no_sweep(monkeypatch):
-    """Planted folders have parts and nothing else."""
-    monkeypatch.setattr(run_index, "stored_sweep", lambda folder: sweep(folder, ["oracle"]))
+def read_catalog(folders) -> Catalog:
+    indexes = {name: RunIndex(folder) for name, folder in folders.items()}
+    for index in indexes.values():
+        index.refresh()
+    return Catalog(indexes)
 
 
-def rows_of(name):
-    return [episode(number, cell, ending, turns=1 + number) for cell, number, ending in CELLS[name]]
+@pytest.fixture(scope="module")
+def catalog(two_folders) -> Catalog:
+    return read_catalog(two_folders)
 
 
-def store(folder, rows, reply="A"):
-    written = EpisodeStore(folder)
-    written.append(block(rows, reply))
-    written.close()
-    return folder
+def test_columns_hold_every_planned_episode_of_both_runs(catalog, two_folders):
+    rows = catalog.rows
+    stored = {name: episodes(folder).collect() for name, folder in two_folders.items()}
 
-
-def index_of(folder):
-    index = RunIndex(folder)
-    index.refresh()
-    return index
-
-
-@pytest.fixture
-def catalog(tmp_path):
-    """Run ``one`` has five episodes, ``two`` has two."""
-    return Catalog({n: index_of(store(tmp_path / n, rows_of(n), f"Reply of {n}")) for n in CELLS}, 7)
-
-
-def test_columns_of_the_runs_follow_each_other(catalog):
-    assert (catalog.height, catalog.version, catalog.planned) == (7, 7, 0)
-    assert [(run, *names) for run, names in catalog.cells] == [
-        ("one", "a", "ROD", "hint", "mcqa"), ("one", "b", "ROD", "hint", "mcqa"), ("one", "b", "QD", "own", "mcqa"),
-        ("two", "a", "ROD", "hint", "mcqa"), ("two", "a", "ROD", "zero-shot", "mcqa"),
-    ]  # fmt: skip
-    assert catalog.columns["cell"].tolist() == [0, 0, 0, 1, 2, 3, 4]
-    assert catalog.columns["part"].tolist() == [0] * 5 + [1] * 2
-    assert catalog.columns["right"].tolist() == [1, 0, -1, 0, 1, 0, 1], "an error has no score"
-    assert catalog.columns["turns"].tolist() == [1, 2, 3, 1, 1, 1, 2]
-    keys = [stored.row["key"] for stored in catalog.read_episodes(range(7))]
-    assert catalog.columns["crc"].tolist() == [zlib.crc32(key.encode()) for key in keys]
+    assert rows["key"].to_list() == [key for frame in stored.values() for key in frame["key"]], "in stored order"
+    assert catalog.height == catalog.planned == sum(frame.height for frame in stored.values())
+    assert rows["crc"].to_list() == [zlib.crc32(key.encode()) for key in rows["key"]]
+    for name, folder in two_folders.items():
+        kinds = dict(endings(read_run(folder)).select("key", "kind").iter_rows())
+        own = rows.filter(run=name)
+        assert [KINDS[number] for number in own["kind"]] == [kinds[key] for key in own["key"]]
+        scores = dict(stored[name].select("key", "correct").iter_rows())
+        is_scored = own.filter(pl.col("right") >= 0)
+        assert {
+            key: bool(right) for key, right in is_scored.select("key", "right").iter_rows()
+        }.items() <= scores.items()
+    assert "refused" not in {KINDS[number] for number in rows.filter(pl.col("right") >= 0)["kind"]}
+    assert (rows["right"] == -1).any(), "an error has no score"
 
 
 def test_the_page_gets_the_columns_and_the_names_in_the_papers_order(catalog):
     about, listed = catalog.about(), pl.read_parquet(io.BytesIO(catalog.list_bytes()))
 
-    assert listed.columns == list(LISTED) and listed["sample"].to_list() == [0, 1, 2, 0, 0, 0, 1]
-    assert about["orders"] == {
-        "run": ["one", "two"], "model": ["a", "b"], "scenario": ["ROD", "QD"],
-        "condition": ["zero-shot", "hint", "own"], "protocol": ["mcqa"],
-    }  # fmt: skip
-    assert about["cells"][2] == {
-        "run": "one", "model": "b", "scenario": "QD", "condition": "own", "protocol": "mcqa", "baseline": False,
-    }  # fmt: skip
-    assert (about["total"], about["outcomes"], about["kinds"]) == (7, OUTCOMES, KINDS)
+    assert listed.columns == list(LISTED) and listed.height == about["total"]
+    assert about["orders"]["run"] == ["run", "other"] and about["orders"]["scenario"] == ["ROD", "VSOD", "QD", "COCO"]
+    assert about["orders"]["condition"][:2] == ["zero-shot", "hint"]
+    for row in listed.with_row_index("at").sample(20, seed=1).iter_rows(named=True):
+        key, cell = catalog.rows["key"][row["at"]], about["cells"][row["cell"]]
+        assert key.startswith("/".join((cell["model"], cell["scenario"])))
+    baselines = {cell["model"]: cell["baseline"] for cell in about["cells"] if cell["run"] == "run"}
+    assert baselines == {"oracle": True, "always-ask": True, MODEL["name"]: False}
+    assert (about["outcomes"], about["kinds"]) == (OUTCOMES, KINDS)
 
 
-def test_baselines_are_known(demo_data, tmp_path, monkeypatch):
-    monkeypatch.undo()
-    model = {"name": "mine", "source": "nobody/nothing", "backend": "transformers", "gpus": 0}
-    wanted = sweep(demo_data, ["guess", model], ["hint"], scenarios=["QD"])
-    folder = play_sweep(tmp_path / "run", wanted, backends={"mine": catalogs_policy()})
-    cells = Catalog({"run": index_of(folder)}, 1).about()["cells"]
+def test_film_strips_have_their_own_turns(catalog, two_folders):
+    positions = [0, 3, 5, int(catalog.starts[1]), catalog.height - 1]
+    views = list(catalog.read_views(positions, lambda folder: Thumbnails(folder, 100)))
 
-    assert {cell["model"]: cell["baseline"] for cell in cells} == {"guess": True, "mine": False}
-
-
-def catalogs_policy():
-    from actors.engine.baselines import Baseline
-
-    return Baseline("oracle")
+    assert [view["episode"]["key"] for view, _ in views] == catalog.rows["key"].gather(positions).to_list()
+    for view, replies in views:
+        stored = turns(two_folders[view["episode"]["run"]]).filter(key=view["episode"]["key"]).collect()
+        assert replies == stored["reply"].fill_null("").to_list()
+        assert len(view["episode"]["turns"]) == min(len(replies), len(view["episode"]["turns"])) > 0
+    assert list(catalog.read_views([], lambda folder: Thumbnails(folder, 1))) == []
 
 
-def test_episodes_are_read_in_the_order_that_was_asked_with_their_own_turns(catalog, monkeypatch):
-    monkeypatch.setattr(catalogs, "NEAR", 2)
-    order = [6, 2, 1, 1, 0, 4, 5]
-    stored = list(catalog.read_episodes(order))
+def test_replies_are_searched_in_any_case(catalog):
+    found = catalog.replies_with("<SCRIPT")
 
-    assert [each.position for each in stored] == order and [each.run for each in stored] == ["two", *["one"] * 5, "two"]
-    for each in stored:
-        assert [turn["turn"] for turn in each.turns] == list(range(each.row["turns"]))
-        assert {turn["key"] for turn in each.turns} == {each.row["key"]}
-        assert {turn["reply"] for turn in each.turns} == {f"Reply of {each.run}"}
-    assert list(catalog.read_episodes([])) == []
-
-
-def test_replies_are_searched_in_any_case(catalog, tmp_path):
-    assert catalog.replies_with("reply OF one").tolist() == [0, 1, 2, 3, 4]
-    assert catalog.replies_with("absent").tolist() == []
-    for path in (tmp_path / "two" / "turns").iterdir():
-        path.unlink()
-    assert catalog.replies_with("reply").tolist() == [0, 1, 2, 3, 4], "a merge has replaced the part"
+    assert len(found) and set(catalog.rows["model"].gather(found)) == {MODEL["name"]}
+    assert catalog.replies_with("no reply says this").tolist() == []
 
 
 def test_run_names_are_short_unless_two_end_alike(tmp_path):
@@ -129,66 +90,36 @@ def test_run_names_are_short_unless_two_end_alike(tmp_path):
     assert run_names([one, two, other]) == {str(one): one, str(two): two, "other": other}
 
 
-# -- one run -----------------------------------------------------------------------------------------------------------
-def test_parts_are_read_a_few_at_a_time_and_old_ones_stay(tmp_path):
-    for name in CELLS:
-        store(tmp_path, rows_of(name)[:1] if name == "one" else rows_of(name)[1:])
-    index = RunIndex(tmp_path)
-    assert Catalog({"run": index}, 0).height == 0
-
-    assert index.refresh(1) and (index.height, index.version, len(index.parts)) == (1, 1, 1)
-    assert not index.refresh(1) and (index.height, index.version, len(index.parts)) == (2, 2, 2)
-    assert index.columns["part"].tolist() == [0, 1] and index.planned == 0
-    assert index.refresh() is False and index.version == 2, "nothing has changed"
-
-
-def test_a_part_that_cannot_be_read_is_skipped_once_and_named(tmp_path, monkeypatch, caplog):
-    tried, read = [], run_index.read_part
-    for number in range(3):
-        store(tmp_path, [episode(number, CELL, turns=1)])
-
-    def fail(folder, part, cells):
-        tried.append(part.first)
-        if part.first == 2:
-            raise OSError("torn")
-        return read(folder, part, cells)
-
-    monkeypatch.setattr(run_index, "read_part", fail)
-    index = index_of(tmp_path)
-    assert index.columns["sample"].tolist() == [0, 2] and "part-00000002.parquet" in caplog.text
-    store(tmp_path, [episode(3, CELL, turns=1)])
-    assert not index.refresh() and index.columns["sample"].tolist() == [0, 2, 3] and tried == [1, 2, 3, 4]
+def test_a_run_is_read_again_only_when_it_has_changed(demo_data, tmp_path):
+    wanted = sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"])
+    folder = play_sweep(tmp_path / "run", wanted, only=3)
+    index = RunIndex(folder)
+    assert (index.rows.height, index.planned, index.version) == (0, 0, 0)
+    for _ in range(2):
+        index.refresh()
+    assert (index.rows.height, index.planned, index.version) == (3, 10, 1)
+    store = EpisodeStore(folder)
+    store.discard([index.rows["key"][0]])
+    store.close()
+    index.refresh()
+    assert (index.rows.height, index.version) == (2, 2)
+    plan = (folder / "plan.json").read_bytes()
+    (folder / "plan.json").write_bytes(b"torn")
+    index.refresh()
+    assert (index.rows.height, index.version) == (2, 2), "a folder that cannot be read keeps what was read"
+    (folder / "plan.json").write_bytes(plan)
+    play_sweep(folder, wanted)
+    index.refresh()
+    assert index.rows.height == 10
 
 
-def test_without_a_plan_the_newest_episode_of_a_sample_counts(tmp_path):
-    old, new = (episode(1, CELL, ending, turns=1) for ending in (Ending.WRONG, Ending.CORRECT))
-    new["key"] = old["key"].replace("00000000", "11111111")
-    folder = store(tmp_path, [old, episode(2, CELL, turns=1)])
-    store(folder, [new])
-    index = index_of(folder)
-    assert index.columns["sample"].tolist() == [2, 1] and index.columns["right"].tolist() == [1, 1]
+def test_open_ended_answers_are_right_by_the_newest_verdict(demo_data, tmp_path):
+    folder = play_sweep(tmp_path / "run", sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"], protocol="oeg"))
+    keys = episodes(folder).select("key").collect()["key"].to_list()
+    store = VerdictStore(folder)
+    for key, judge, verdict in ((keys[0], "a", True), (keys[1], "a", False), (keys[0], "b", False)):
+        row = {"key": key, "judge": judge, "cell": "c", "model": "guess", "scenario": "QD", "condition": "hint"}
+        store.append({name: [(row | {"sample_id": 0, "aggregate": verdict}).get(name)] for name in VERDICTS})
+    store.flush()
 
-
-def test_episodes_without_a_score_a_turn_or_a_single_ending_have_their_kinds(tmp_path):
-    rows = [
-        episode(0, CELL, Ending.MAPPED, turns=1, correct=None),
-        episode(1, CELL, Ending.FAILED, turns=0, correct=False, error="no"),
-        episode(2**31, CELL, Ending.CORRECT, turns=2),
-    ]
-    index = index_of(store(tmp_path / "run", rows))
-    kinds = [KINDS[number] for number in index.columns["kind"]]
-    assert kinds[0] == MAPPED and kinds[2] == EndingKind.CORRECT.value
-    assert index.columns["right"].tolist() == [-1, -1, 1] and index.columns["sample"].tolist() == [0, 1, -1]
-    alone = index_of(store(tmp_path / "alone", [rows[1]]))
-    assert [KINDS[number] for number in alone.columns["kind"]] == [kinds[1]], "a part without any turn"
-
-
-def test_open_ended_answers_are_right_by_the_newest_verdict(tmp_path, monkeypatch):
-    rows = [episode(n, "m/QD/hint", Ending.ANSWERED, protocol="oeg", correct=None, turns=1) for n in range(4)]
-    store(tmp_path, rows)
-    names = [row["key"] for row in rows]
-    judged = pl.LazyFrame({"key": [*names[:3], names[0]], "aggregate": [True, False, None, False]})
-    monkeypatch.setattr(run_index, "verdicts", lambda _: judged)
-
-    assert index_of(tmp_path).columns["right"].tolist() == [0, 0, -1, -1]
-    assert np.array(list(OUTCOMES.values())).tolist() == [1, 0, -1]
+    assert read_catalog({"run": folder}).rows["right"].to_list() == [0, 0, *[-1] * (len(keys) - 2)]

@@ -131,5 +131,4 @@ def test_versions_follow_a_run_that_grows_and_is_merged(demo_data, tmp_path):
     store.close()
     page.refresh()
     assert page.catalog.height == 10 and len(page.catalogs) == VERSIONS and first.version not in page.catalogs
-    keys = {page._view(page.catalog, at)["episode"]["key"] for at in range(10)}
-    assert len(keys) == 10
+    assert len({page.catalog.read_view(at)["episode"]["key"] for at in range(10)}) == 10

@@ -30,15 +30,15 @@ def without_samples(run_data):
 
 
 def test_a_view_holds_the_episode_and_its_turns(without_samples):
-    stored = turn(KEY, 0, "A cat") | {"image": "QD/0.jpg^224", "move": "left"}
+    stored = turn(KEY, 0, "A cat") | {"image": "QD/0.jpg^224", "move": "left", "thoughts": "Hm."}
     view, texts = view_of(without_samples, row_of(seconds=0.12345), [stored, turn(KEY, 1, None) | {"image": None}])
 
     first = {
-        "turn": 0, "frame": 0, "picture": "the data folder is not available", "image": 0, "reply": 1, "edge": 224,
+        "turn": 0, "frame": 0, "picture": "the data folder is not available", "image": 0, "reply": 1, "edge": 224, "thoughts": 2,
         "option": "mismatch", "category": "correct", "action": "category", "move": "left",
     }  # fmt: skip
     second = {
-        "turn": 1, "frame": 1, "picture": "the data folder is not available", "image": 2, "reply": 2, "option": "mismatch",
+        "turn": 1, "frame": 1, "picture": "the data folder is not available", "image": 3, "reply": 3, "option": "mismatch",
         "category": "correct", "action": "category", "move": None,
     }  # fmt: skip
     assert view == {
@@ -46,7 +46,7 @@ def test_a_view_holds_the_episode_and_its_turns(without_samples):
         "kind": "correct", "sample": 1, "played": 2, "seconds": 0.123, "tokens": [100, 3], "why": SAMPLE_GONE,
         "turns": [first, second],
     }  # fmt: skip
-    assert texts == ["QD/0.jpg^224", "A cat", ""]
+    assert texts == ["QD/0.jpg^224", "A cat", "Hm.", ""]
 
 
 @pytest.mark.parametrize(("count", "hidden"), [(FIRST + LAST, 0), (FIRST + LAST + 1, 1)])
