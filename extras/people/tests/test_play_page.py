@@ -12,9 +12,7 @@ from oracle_script import oracle_turns
 from sitting import Player, person, sitting
 
 from actors.text.printable import spell_invisible
-from envs import SCENARIOS
 from envs.scenario import suggestions
-from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage.episode_store import episodes, turns
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror=alert(2)> "&amp;" \u202egnp.exe\u200b {{ 7 * 7 }}'
@@ -29,18 +27,10 @@ def visitor(demo_data, tmp_path_factory):
 
 REFUSED = {
     "another token": ("GET", "/x{path}", {}, 404),
-    "no token": ("GET", "/", {}, 404),
-    "a token that begins alike": ("GET", "{path}x/", {}, 404),
     "a picture without the token": ("GET", "/picture/1", {}, 404),
     "another host": ("GET", "{path}", {"Host": "evil.example"}, 403),
-    "another host of the same port": ("GET", "{path}", {"Host": "evil.example:{port}"}, 403),
-    "the right host of another port": ("GET", "{path}", {"Host": "127.0.0.1:1"}, 403),
-    "a page elsewhere that asks": ("GET", "{path}", {"Origin": "http://evil.example"}, 403),
     "a form elsewhere": ("POST", "{path}answer", {"Origin": "http://evil.example"}, 403),
-    "a form of no origin": ("POST", "{path}answer", {"Origin": "null"}, 403),
     "a form that says no origin": ("POST", "{path}answer", {}, 403),
-    "the same place without its port": ("POST", "{path}answer", {"Origin": "http://127.0.0.1"}, 403),
-    "an address that is not there": ("GET", "{path}../etc/passwd", {}, 404),
     "a picture that is not shown": ("GET", "{path}picture/999", {}, 404),
     "a picture by a file's name": ("GET", "{path}picture/QuickDraw%2F1.png", {}, 404),
     "another method": ("PUT", "{path}", {"Origin": "http://127.0.0.1:{port}"}, 405),
@@ -60,10 +50,6 @@ def test_forbidden_requests_are_refused(name, visitor):
     assert visitor.look() and visitor.number == "1", "and nothing was answered"
 
 
-def test_localhost_is_this_machine(visitor):
-    assert visitor.ask("GET", visitor.path, {"Host": "localhost:" + visitor.host.partition(":")[2]}) == 200
-
-
 @pytest.mark.parametrize(
     ("form", "status"),
     [("", 400), ("question=1", 400), ("question=1&choice=", 400), ("question=a&choice=0", 400), ("x" * 5000, 413)],
@@ -74,40 +60,26 @@ def test_what_is_no_answer_is_refused(form, status, visitor):
 
 
 @pytest.mark.parametrize(
-    "kind", ["text/plain; charset=none", "multipart/form-data", "multipart/form-data; boundary=x", "\x00"]
-)
-@pytest.mark.parametrize("body", ["--x\r\nContent-Disposition: form-data\r\n\r\n", "%ff=%00", "é", "a=b"])
-def test_other_kinds_of_bodies_are_refused_without_a_traceback(kind, body, visitor, caplog):
-    headers = {"Origin": f"http://{visitor.host}", "Content-Type": kind, "Content-Length": str(len(body.encode()))}
-    assert visitor.raw_status(f"POST {visitor.path}answer", headers, body) == 400
-    assert not caplog.records and visitor.look() and visitor.number == "1"
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_a_body_that_is_not_what_it_says_is_refused_with_the_usual_headers(encoding, visitor, caplog):
-    headers = {"Origin": f"http://{visitor.host}", "Content-Encoding": encoding, "Content-Length": "7"}
-
-    assert visitor.raw_status(f"POST {visitor.path}answer", headers, b"\x1fgarbag") == 400
-    assert visitor.headers["Content-Security-Policy"].startswith("default-src 'none'")
-    assert not caplog.records and visitor.look() and visitor.number == "1"
-
-
-@pytest.mark.parametrize(
-    ("line", "headers", "status"),
+    ("line", "headers", "body", "status"),
     [
-        ("OPTIONS *", {}, 403),
-        ("OPTIONS *", {"Origin": "http://{host}"}, 404),
-        ("GET http://evil.example/", {}, 404),
-        ("GET {path}%00%ff/../..", {}, 404),
-        ("POST {path}answer", {"Content-Length": "-5"}, 400),
-        ("POST {path}answer", {"Transfer-Encoding": "chunked"}, 400),
-        ("\x16\x03\x01\x02 x", {}, 400),
+        ("POST {path}answer", {"Content-Type": "multipart/form-data; boundary=x"}, b"--x\r\nContent-Dis", 400),
+        ("POST {path}answer", {"Content-Type": "text/plain; charset=none"}, b"%ff=%00", 400),
+        ("POST {path}answer", {"Content-Encoding": "gzip"}, b"\x1fgarbag", 400),
+        ("POST {path}answer", {"Content-Encoding": "deflate"}, b"\x1fgarbag", 400),
+        ("POST {path}answer", {"Content-Length": "-5"}, b"", 400),
+        ("POST {path}answer", {"Transfer-Encoding": "chunked"}, b"zz\r\n", 400),
+        ("OPTIONS *", {}, b"", 404),
+        ("GET {path}%00%ff/../..", {}, b"", 404),
+        ("\x16\x03\x01\x02 x", {}, b"", 400),
     ],
 )
-def test_malformed_requests_are_refused_without_a_traceback(line, headers, status, visitor, caplog):
-    body = "zz\r\n" if "Transfer-Encoding" in headers else ""
-    line, *values = (text.format(path=visitor.path, host=visitor.host) for text in (line, *headers.values()))
-    assert visitor.raw_status(line, dict(zip(headers, values, strict=True)), body) == status
+def test_garbage_is_refused_without_a_traceback(line, headers, body, status, visitor, caplog):
+    length = {"Content-Length": str(len(body))} if "Transfer-Encoding" not in headers else {}
+    sent = {"Origin": f"http://{visitor.host}", **length, **headers}
+
+    assert visitor.raw_status(line.format(path=visitor.path), sent, body) == status
+    if "Content-Encoding" in headers:
+        assert visitor.headers["Content-Security-Policy"].startswith("default-src 'none'")
     assert not caplog.records and visitor.look() and visitor.number == "1"
 
 
@@ -121,16 +93,9 @@ def test_headers_keep_it_to_itself(visitor):
     visitor.look()
     policy = visitor.headers["Content-Security-Policy"]
     assert "form-action 'self'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
-    sources = dict(part.strip().split(" ", 1) for part in policy.split(";"))
-    assert {sources[kind] for kind in ("default-src", "base-uri", "frame-ancestors")} == {"'none'"}
-    assert sources["img-src"] == "'self' data:" and sources["form-action"] == "'self'"
-    assert all(re.fullmatch(r"'sha256-[\w+/]{43}='", sources[kind]) for kind in ("style-src", "script-src"))
-    others = ("Referrer-Policy", "Cross-Origin-Resource-Policy", "Cross-Origin-Opener-Policy")
-    assert {visitor.headers[name] for name in others} == {"same-origin"}
-    assert visitor.headers["Cache-Control"] == "no-store" and visitor.headers["X-Content-Type-Options"] == "nosniff"
-    assert not re.findall(r'(?:src|href|action)="(?!picture/\d+"|answer"|data:,")', visitor.page), (
-        "nothing from elsewhere"
-    )
+    assert visitor.headers["Cache-Control"] == "no-store" and visitor.headers["Referrer-Policy"] == "same-origin"
+    elsewhere = r'(?:src|href|action)="(?!picture/\d+"|answer"|data:,")'
+    assert not re.findall(elsewhere, visitor.page), "nothing from elsewhere"
 
 
 def test_two_tabs_make_one_answer(demo_data, tmp_path):
@@ -187,24 +152,6 @@ def test_what_is_sent_does_not_depend_on_the_answer(demo_data, tmp_path):
         sent_bodies(twin(demo_data, tmp_path / "data"), tmp_path / "other"),
     )
     assert first == second and len(first) > 2 * 7 * 2
-
-
-def test_no_response_tells_more_than_the_question(oracle_played):
-    plan, questions = build_plan(oracle_played.sweep), oracle_played.questions
-    secrets = {
-        word for samples in plan.samples.values() for sample in samples for word in (sample.answer, *sample.categories)
-    }
-    names = {part for question in questions for part in re.split(r"[/.]", question.request.messages[-1].images[0].path)}
-    names |= {key.rpartition("/")[2] for key in plan.all_keys()} | {game.stem for game in SCENARIOS.values()}
-    names |= set(SCENARIOS)
-    for question in questions:
-        remainder = re.sub(
-            r'<div class="text">.*?</div>|<span class="option">.*?</span>', "", question.page, flags=re.DOTALL
-        )
-        remainder = re.sub(r"<style>.*</style>|<script>.*</script>", "", remainder, flags=re.DOTALL)
-        leaked = [word for word in secrets | {name for name in names if len(name) > 3} if word in remainder]
-        assert leaked == []
-    assert not any(name.encode() in body for name in names if len(name) > 5 for body in oracle_played.bodies)
 
 
 def test_texts_of_data_are_text(demo_data, tmp_path):
