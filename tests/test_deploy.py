@@ -22,7 +22,6 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from orchestrator.cli.run import _with_tracking
 from orchestrator.storage.episode_store import episodes
 from sweeps.load import load
 from tests.conftest import ENVIRONMENT, ROOT
@@ -123,17 +122,6 @@ def test_the_entrypoint_is_a_command_that_this_version_has(manifests, tmp_path):
     overrides = [words[n + 1] for n, word in enumerate(words) if word == "--set"]
     assert Path(words[words.index("--output") + 1]).is_absolute() and words[4].startswith("/shared/")
     assert load(ROOT / "sweeps" / Path(words[4]).name, overrides).data.startswith("/shared/")
-
-
-def test_mlflows_address_comes_from_the_option_else_the_file_else_the_environment(monkeypatch):
-    plain, silent = load(ROOT / "sweeps/baselines.toml"), load(ROOT / "sweeps/baselines.toml", ['tracking.uri="none"'])
-    assert _with_tracking(plain, None).tracking.uri == "sqlite"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
-    assert _with_tracking(plain, None).tracking.uri == "http://mlflow:5000"
-    assert (_with_tracking(silent, None).tracking.uri, _with_tracking(plain, "sqlite").tracking.uri) == (
-        "none",
-        "sqlite",
-    )
 
 
 def test_workers_of_both_clusters_run_at_plain_priority(manifests):

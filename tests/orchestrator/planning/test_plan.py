@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
-from orchestrator.planning.plan import Plan, _calling_mode, judge_group, make_plan, worker_group
+from orchestrator.planning.plan import Plan, judge_group, make_plan, worker_group
 from sweeps.load import build
-from sweeps.model import ModelSpec
 from sweeps.spec import Protocol
 from tests.envs.games import SAMPLES
 from tests.orchestrator.report import runs
@@ -147,14 +146,6 @@ def test_each_model_has_its_own_group_and_all_policies_share_one():
     assert {name: len(queue) for name, queue in both.items()} == {"builtin": 10, "internvl3-8b": 10}
 
 
-def test_episode_seed_depends_on_sample_and_sweep_seed_only():
-    plan, sample = small_plan(), samples()["ROD"][0]
-
-    assert plan.episode_seed(sample) == small_plan(models=["guess"], conditions=["hint"]).episode_seed(sample)
-    assert plan.episode_seed(sample) != small_plan(seed=1).episode_seed(sample)
-    assert len({plan.episode_seed(each) for group in samples().values() for each in group}) == 5
-
-
 def test_each_protocol_plays_its_own_samples():
     choice, free = samples(), samples({"ROD": 1, "MVP-N": 1}, "o")
     wanted = sweep(protocols=["mcqa", "oeg"], models=["internvl3-8b"], judge={"model": "qwen3-8b"})
@@ -249,24 +240,3 @@ def test_cells_of_a_run_count_what_is_stored_and_nothing_without_a_folder(demo_d
 
     done = {row["cell"]: row["done"] for row in cells_with_progress(plan, folder)}
     assert sum(done.values()) == 13 and all(0 < count < 10 for count in done.values())
-
-
-@pytest.mark.parametrize(
-    ("fields", "mode"),
-    [
-        ({}, "/text"), ({"tools": "text"}, "/text"), ({"tools": "hermes"}, "/hermes"),
-        ({"backend": "openai"}, ""), ({"backend": "openai", "tools": "text"}, "/text"),
-    ],
-)  # fmt: skip
-def test_the_way_of_calling_functions_is_part_of_a_key(fields, mode):
-    assert _calling_mode(ModelSpec(**{"name": "m", "source": "s", **fields})) == mode
-
-
-def test_a_cell_that_stopped_holds_its_first_samples_by_rank(demo_data):
-    plan = build_plan(runs.sweep(demo_data, ["oracle"], ["zero-shot", "hint"], scenarios=["QD"]))
-    stopped = replace(plan, stops={0: 4})
-
-    assert [stopped._belongs(0, number) for number in range(10)] == [
-        stopped.ranks["QD"][number] < 4 for number in range(10)
-    ]
-    assert len(list(stopped.all_keys())) == 14 and all(stopped._belongs(1, number) for number in range(10))
