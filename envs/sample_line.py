@@ -1,11 +1,11 @@
 """Parses and validates one line of a published file: a ``Sample`` can be played to every end, and ``BadSample`` says why not."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from math import isinf
 from string import Formatter
-from typing import Any, NamedTuple
+from typing import Any
 
 from envs import SCENARIOS
 from envs.answers import as_text
@@ -28,35 +28,17 @@ MOST_OPTIONS = 32
 """Most options and categories of one question: letters follow A by code point, and the 33rd is ``a``, which reads as A."""
 
 
-class Wanted(NamedTuple):
-    """What a field must hold."""
-
-    fits: Callable[[Any], bool]
-    description: str
-
-
-TEXT = Wanted(lambda value: isinstance(value, str) and value != "", "a non-empty text")
-TEXTS = Wanted(
-    lambda value: isinstance(value, list) and bool(value) and all(isinstance(text, str) for text in value),
-    "a non-empty list of texts",
-)
-
-
-def _whole(least: int, most: int = LARGEST_NUMBER) -> Wanted:
-    return Wanted(lambda value: type(value) is int and least <= value <= most, f"a whole number from {least} to {most}")
-
-
-COMMON_FIELDS: Mapping[str, Wanted] = {
-    "prompt": TEXT,
-    "image_template": TEXT,
-    "answer": TEXT,
-    "id": _whole(0),
-    "first_image": _whole(0, LARGEST_FRAME),
-    "num_images": _whole(1, LARGEST_FRAME),
-    "reference_image": _whole(0, LARGEST_FRAME),
-    "options": TEXTS,
-    "categories": TEXTS,
+TEXTS = ("prompt", "image_template", "answer")
+LISTS = ("options", "categories")
+FRAMES = (0, LARGEST_FRAME)
+NUMBERS = {
+    "id": (0, LARGEST_NUMBER),
+    "first_image": FRAMES,
+    "num_images": (1, LARGEST_FRAME),
+    "reference_image": FRAMES,
 }
+"""Field -> its smallest and its largest whole number."""
+COMMON_FIELDS = (*TEXTS, *NUMBERS, *LISTS)
 """Fields of every scenario; all others are in ``Sample.extra``."""
 
 
@@ -71,11 +53,11 @@ class BadSample(ValueError):
 def parse_sample(line: str, scenario: str) -> Sample:
     """Parse one line; raises BadSample with the first reason against it."""
     entry = _parse_object(line)
-    for name, wanted in COMMON_FIELDS.items():
+    for name in COMMON_FIELDS:
         if name not in entry:
             raise BadSample(f"the field {name!r} is missing")
-        if not wanted.fits(entry[name]):
-            raise BadSample(f"{name} must be {wanted.description}, not {entry[name]!r}")
+        if wanted := _describe_misfit(name, entry[name]):
+            raise BadSample(f"{name} must be {wanted}, not {entry[name]!r}")
     sample = Sample(
         scenario=scenario,
         id=entry["id"],
@@ -131,6 +113,17 @@ def _is_deeper(value: object, levels: int) -> bool:
         return False
     children = value.values() if isinstance(value, dict) else value
     return levels == 0 or any(_is_deeper(child, levels - 1) for child in children)
+
+
+def _describe_misfit(name: str, value: Any) -> str:
+    """Return what a common field must be if it is something else; empty if it fits."""
+    if name in TEXTS:
+        return "" if isinstance(value, str) and value else "a non-empty text"
+    if name in LISTS:
+        fits = isinstance(value, list) and value and all(isinstance(text, str) for text in value)
+        return "" if fits else "a non-empty list of texts"
+    least, most = NUMBERS[name]
+    return "" if type(value) is int and least <= value <= most else f"a whole number from {least} to {most}"
 
 
 def _digest(entry: Mapping[str, Any]) -> str:

@@ -26,19 +26,18 @@ SHARED = ("selection.filtered",)
 """Multiple-choice keys that also affect other protocols: reports compare with the paper's filtered or unfiltered figures."""
 
 
-def load(
-    path: Path, overrides: Iterable[str] = (), entries: Iterable[Any] = (), keys: Mapping[str, Any] | None = None
-) -> Sweep:
-    """Read a sweep file, replace its ``keys``, add models (names, tables, files), and apply ``key=value`` overrides.
+def load(path: Path, overrides: Iterable[str] = (), entries: Iterable[Any] = ()) -> Sweep:
+    """Read a sweep file, add models (names, tables, files), and apply ``key=value`` overrides.
 
     ``path`` may be the name of a sweep that ships (``sweeps.shipped``). Raises SweepError.
     """
-    table = {**read_sweep(path), **(keys or {})}
+    table = read_sweep(path)
     _add_models(table, list(entries), str(path))
     for override in overrides:
         override_key(table, override)
-    sweep = build(table, str(path))
-    return sweep.model_copy(update={"output": str(path.parent)}) if path.name == RESOLVED else sweep
+    if path.name == RESOLVED:
+        table["output"] = str(path.parent)
+    return build(table, str(path))
 
 
 def build(table: Mapping[str, Any], where: str) -> Sweep:
@@ -161,11 +160,6 @@ def find_models(names: Sequence[str], sweep: Path | None = None, judging: bool =
     return list(map(with_limits, named or models.values()))
 
 
-def find_model(entry: Any, tables: Any, where: str) -> ModelSpec:
-    """Return a model by its name among those that ship and the ``[[model]]`` tables of a file; raises SweepError."""
-    return resolve_model(entry, read_models(tables, where), where)
-
-
 def build_judge(table: Mapping[str, Any], where: str) -> Judge:
     """Return the judge of a ``[judge]`` table alone, as ``judge DIR --judge`` gives it; raises SweepError."""
     return validate_table(Judge, _resolve_judge(table, {}, where), where)
@@ -208,13 +202,12 @@ def _find_measures(value: Any, where: str) -> list[str]:
 
 
 def _read_conditions(tables: Any, where: str) -> dict[str, Condition]:
-    return read_named_tables(tables, "condition", where, _read_condition)
+    def read_table(table: Mapping[str, Any], where: str) -> Condition:
+        if "scenarios" in table:
+            table = {**table, "scenarios": find_scenarios(table["scenarios"], where)}
+        return Condition(**dict(validate_table(OwnCondition, table, where)))
 
-
-def _read_condition(table: Mapping[str, Any], where: str) -> Condition:
-    if "scenarios" in table:
-        table = {**table, "scenarios": find_scenarios(table["scenarios"], where)}
-    return Condition(**dict(validate_table(OwnCondition, table, where)))
+    return read_named_tables(tables, "condition", where, read_table)
 
 
 def _find_conditions(value: Any, where: str, scenarios: Sequence[str], own: Mapping[str, Condition]) -> list[Condition]:
@@ -256,16 +249,12 @@ def _read_rules(
 
 
 def _check_cells(sweep: Sweep, where: str) -> None:
-    """Check that every condition and model makes at least one cell, and that models have distinct names.
-
-    A condition that some model's limits exclude needs no cell.
-    """
+    """Check that every condition and model makes a cell, unless a limit excludes it, and that models have distinct names."""
     cells = sweep.cells()
-    played = {cell.condition.name for cell in cells}
+    makes_cell = {cell.condition.name for cell in cells} | {cell.model.name for cell in cells}
     limited = [c for c in sweep.conditions if any(limit_reason(m, c, p) for m in sweep.models for p in sweep.protocols)]
-    unused = [c.name for c in sweep.conditions if c.name not in played and c not in limited]
-    unused += [m.name for m in sweep.models if all(cell.model.name != m.name for cell in cells)]
-    if unused:
+    names = [*(c.name for c in sweep.conditions if c not in limited), *(model.name for model in sweep.models)]
+    if unused := [name for name in names if name not in makes_cell]:
         reasons = skipped_products(sweep)
         reason = next((reason for reason in reasons if unused[0] in reason.split()), reasons[0])
         raise SweepError(f"{where}: {unused[0]} makes no cell here: {reason}")
@@ -303,14 +292,12 @@ def _key_paths(value: Any, key: str) -> Iterator[str]:
 
 def _check_turn_judge(sweep: Sweep, where: str) -> None:
     """Check that ``oeg-multi`` has a judge that can read answers while their episodes wait."""
-    if Protocol.OEG_MULTI not in sweep.protocols:
-        return
-    if sweep.judge is None:
+    if Protocol.OEG_MULTI in sweep.protocols and sweep.judge is None:
         raise SweepError(
             f'{where}: protocol = "oeg-multi" needs a judge, which reads each answer before the next picture is shown; add '
             '[judge] with a model, or model = "rule-judge" for fixed rules'
         )
-    if sweep.judge.instruction != "ours":
+    if sweep.turn_judge and sweep.turn_judge.instruction != "ours":
         raise SweepError(
             f'{where}: judge.instruction = "paper" is for one-turn answers, and the paper has no instruction for several turns; '
             'write "ours" for protocol = "oeg-multi"'

@@ -172,9 +172,7 @@ def test_every_path_that_a_page_names_is_there(page):
 
 
 def test_missing_path_is_found():
-    text = (
-        "`orchestrator/score.py`, `tests/bench/`, `envs/{coco,vsad}.py`, `sweeps/ablations/*.toml`, `-m actors.training`"
-    )
+    text = "`orchestrator/score.py`, `tests/bench/`, `envs/{coco,vsad}.py`, `sweeps/ablations/*.toml`, `-m actors.training`"
     assert missing(text) == ["orchestrator/score.py", "envs/vsad.py", "actors/training"]
 
 

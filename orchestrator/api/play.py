@@ -17,8 +17,9 @@ from orchestrator.execution.stop_signals import PATIENCE, StopSignals
 from orchestrator.object_store import run_location
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.storage import job_paths
-from sweeps.load import build, load
+from sweeps.load import build
 from sweeps.spec import Sweep
+from sweeps.sweep_file import read_sweep
 
 Result = TypeVar("Result")
 
@@ -30,7 +31,7 @@ def load_sweep(source: str | Path | Mapping[str, Any], **keys: Any) -> Sweep:
     """
     if isinstance(source, Mapping):
         return build({"name": "notebook", **source, **keys}, "the sweep")
-    return load(Path(source), (), keys=keys)
+    return build({**read_sweep(Path(source)), **keys}, str(source))
 
 
 def plan(sweep: Sweep) -> pl.DataFrame:

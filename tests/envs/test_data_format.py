@@ -47,10 +47,10 @@ def test_folder_built_from_page_is_good_and_playable(folder, tmp_path):
 
 def test_the_page_names_every_field_and_no_other():
     common = {row[0].strip("`") for row in ROWS if row[0].strip("`") in COMMON_FIELDS}
-    assert common == COMMON_FIELDS.keys() and LINES.keys() == SCENARIOS.keys() == OWN.keys()
+    assert common == set(COMMON_FIELDS) and LINES.keys() == SCENARIOS.keys() == OWN.keys()
     for name, line in LINES.items():
         own = json.loads(line)
-        assert {*own, *own.get("crop", {})} - COMMON_FIELDS.keys() <= set(re.findall(r"`(\w+)`", OWN[name])), name
+        assert {*own, *own.get("crop", {})} - set(COMMON_FIELDS) <= set(re.findall(r"`(\w+)`", OWN[name])), name
         (row,) = (row for row in ROWS if row[0] == name)
         assert row[1] == f"`{SCENARIOS[name].stem}_preprocessed.jsonl`"
         assert set(re.findall(r"\{(\w+)\}", row[2])) == set(SCENARIOS[name].placeholders)

@@ -7,8 +7,9 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from orchestrator.storage.run_folder import flatten
-from sweeps.load import SweepError, build, find_model
+from sweeps.load import SweepError, build
 from sweeps.packages import find_scenarios
+from sweeps.registry import read_models, resolve_model
 from sweeps.sampling import Whole
 from sweeps.spec import ModelSpec, Sweep
 from sweeps.sweep_file import override_key, read_sweep
@@ -157,7 +158,7 @@ def train_table(table: dict[str, Any], where: str) -> Train:
     fields = dict(fields)
     _refuse_removed(fields, where_train)
     if "model" in fields:
-        model = find_model(fields["model"], table.get("model", []), where_train)
+        model = resolve_model(fields["model"], read_models(table.get("model", []), where_train), where_train)
         if revision := table.get("revisions", {}).get(model.name):  # the table was checked with the sweep
             model = model.model_copy(update={"revision": revision})
         fields["model"] = model
