@@ -21,6 +21,7 @@ from orchestrator.cli.main import app
 from orchestrator.cli.printing import print_json, text_table
 from orchestrator.cli.prompt import _parse_address
 from orchestrator.cli.removed import IN_EXTRAS, REMOVED
+from orchestrator.storage.run_folder import planned_cells
 from orchestrator.storage.software import version
 from orchestrator.storage.status import write_status
 from sweeps.load import build, load
@@ -267,11 +268,12 @@ def test_status_counts_states_and_lists_cells_on_request(folder: Path, demo_data
     assert "uniform/ROD/hint" in call("status", folder, "--cells").output
     assert {cell["state"] for cell in read_json("status", folder, "--json")["cells"]} == {"complete"}
 
-    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
-    cell = {"planned": 2, "finished": 0, "errors": 0, "state": "partial", "reason": "pip install 'x[openai]'"}
-    write_status(run, [{**cell, "cell": f"m/QD/hint-{number}"} for number in range(12)], finished=True)
+    wanted = runs.sweep(demo_data, ["uniform", "oracle"], ["hint"], selection={"limit": 2})
+    run = runs.play_sweep(tmp_path / "run", wanted)
+    cell = {"planned": 2, "finished": 2, "errors": 0, "state": "partial", "reason": "pip install 'x[openai]'"}
+    write_status(run, [{**cell, "cell": row["cell"]} for row in planned_cells(run)], finished=True)
     output = call("status", run).output
-    assert "m/QD/hint-9: partial, pip install 'x[openai]'" in output and "and 2 more cells with a reason" in output
+    assert "uniform/ROD/hint: partial, pip install 'x[openai]'" in output and "and 4 more cells with a reason" in output
 
 
 def test_report_and_compare_print_and_their_json_writes_nothing(folder: Path) -> None:
