@@ -16,7 +16,7 @@ from envs.errors import RunFolderError
 from envs.plural import pluralize
 from envs.types import UNSCORED, Ending
 from orchestrator.datasets.staging import data_folder, pin_data
-from orchestrator.execution.run import run
+from orchestrator.execution.attempt import run
 from orchestrator.execution.score import AttemptOutcome
 from orchestrator.inspection import service_cost
 from orchestrator.merging.reuse import REJECTION_REASONS, reusable_from

@@ -70,7 +70,7 @@ DOORS = {
         "orchestrator/execution/cluster_models.py",
         "orchestrator/execution/cluster_view.py",
         "orchestrator/execution/gpu_placement.py",
-        "orchestrator/execution/loss_reason.py",
+        "orchestrator/execution/losses.py",
         "orchestrator/execution/model_packages.py",
         "orchestrator/execution/ray_cluster.py",
         "orchestrator/execution/worker_pool.py",

@@ -1,4 +1,4 @@
-"""Reads the output of a worker process: its first and last bytes, without secrets.
+"""Reads the end of a worker process's output, without secrets.
 
 Ray writes each worker's stdout and stderr, its engine's children included, to two files on the worker's own node.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from actors.text.redaction import redact_environment
 
-HEAD_BYTES, TAIL_BYTES = 64 * 1024, 192 * 1024
-"""Maximum bytes of a file's beginning and of its end."""
+TAIL_BYTES = 64 * 1024
+"""Maximum bytes that are read of a file's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +33,22 @@ def output_files() -> tuple[str, ...]:
     return tuple(path for path in paths if os.path.isfile(path))
 
 
-def read_excerpt(paths: Iterable[str]) -> str:
-    """Return both ends of these files with secrets redacted, or a note for an unreadable file."""
-    return "".join(_read_ends(Path(path)) for path in paths)
+def read_tails(paths: Iterable[str]) -> str:
+    """Return the ends of these files with secrets redacted, or a note for an unreadable file."""
+    return "".join(_read_tail(Path(path)) for path in paths)
 
 
-def last_lines(text: str, lines: int = 5) -> list[str]:
+def last_lines(text: str, lines: int = 40) -> list[str]:
     """Return the last lines that are neither empty nor Ray's own marks (``:actor_name:``)."""
     stripped = [line.rstrip() for line in text.splitlines()]
-    return [line for line in stripped if line and not line.startswith((":", "=="))][-lines:]
+    return [line for line in stripped if line and not line.startswith((":actor_name:", ":job_id:"))][-lines:]
 
 
-def _read_ends(path: Path) -> str:
+def _read_tail(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            omitted = os.fstat(file.fileno()).st_size - HEAD_BYTES - TAIL_BYTES
-            raw = file.read(HEAD_BYTES)
-            if omitted > 0:
-                file.seek(omitted, os.SEEK_CUR)
-                raw += f"\n... {omitted:,} bytes left out ...\n".encode()
-            raw += file.read(TAIL_BYTES)
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            text = file.read(TAIL_BYTES).decode("utf-8", "replace")
     except OSError as problem:
-        return f"== {path.name} cannot be read: {problem.strerror}\n"
-    text = redact_environment(raw.decode("utf-8", "replace"))
-    return f"== {path.suffix.lstrip('.') or path.name}\n{text}" + ("" if text.endswith("\n") else "\n")
+        return f"{path.name} cannot be read: {problem.strerror}\n"
+    return redact_environment(text) + ("" if text.endswith("\n") else "\n")

@@ -51,7 +51,7 @@ def run(sweep: Sweep, *, update: bool = False, retry: Collection[str] = (), reus
     incomplete cells. Ctrl-C, or a notebook's stop button, stops after storing and raises KeyboardInterrupt. Raises
     RunFolderError, BadData or SweepError.
     """
-    from orchestrator.execution.run import run as play
+    from orchestrator.execution.attempt import run as play
 
     job_paths.check_data_path(sweep.data)
     endings = [Ending(ending) for ending in retry]

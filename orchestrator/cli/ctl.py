@@ -1,17 +1,14 @@
 """``ctl``: send a command to a running sweep, and print its effect."""
 
-from collections.abc import Iterator
-from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from envs.errors import UserError
 from orchestrator.cli.options import AsJson, RunName, required_name
-from orchestrator.cli.printing import print_json, print_lines, text_table
-from orchestrator.monitoring.console import show
+from orchestrator.cli.printing import print_json, print_lines
 from orchestrator.object_store.control_client import ControlClient
-from orchestrator.storage.control_log import LogEntry, parse_command
+from orchestrator.storage.control_log import parse_command
 
 NO_ANSWER = 1
 """Exit code if the driver does not take the command in time."""
@@ -38,8 +35,8 @@ def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson =
         if as_json:
             print_json([entry.model_dump(mode="json") for entry in entries])
         else:
-            table = text_table(("taken", "by", "command", "effect"), map(tuple, map(_cells, entries)))
-            show(table if entries else "no command was sent to this run")
+            lines = [f"{entry.taken} {entry.sentence}" for entry in entries]
+            print_lines(lines or ["no command was sent to this run"])
         return
     command = parse_command(verb, target)
     if verb == "drain" and not client.running:
@@ -55,14 +52,3 @@ def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson =
     if entry.refused:
         raise UserError(f"{command} is refused: {entry.effect}")
     print_lines([entry.effect])
-
-
-def _cells(entry: LogEntry) -> Iterator[str]:
-    """Yield the texts of an executed command and its effect; a time that is not ISO 8601 stays as it is."""
-    try:
-        yield datetime.fromisoformat(entry.taken).strftime("%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        yield entry.taken
-    yield f"{entry.command.who} on {entry.command.host}" if entry.command else "?"
-    yield str(entry.command) if entry.command else f"control/{entry.name}"
-    yield ("refused: " if entry.refused else "") + entry.effect

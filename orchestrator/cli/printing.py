@@ -67,7 +67,7 @@ def reads_folders(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _find_faults(folder: Path) -> Iterator[str]:
-    from orchestrator.storage.control_state import read_control_state
+    from orchestrator.storage.control_log import read_control_state
     from orchestrator.storage.manifest import find_faults
     from orchestrator.storage.run_folder import stored_sweep
 

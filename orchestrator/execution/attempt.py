@@ -12,23 +12,71 @@ from pathlib import Path
 import polars as pl
 
 from envs.types import Ending
-from orchestrator.execution import prepare, startup_checks
+from orchestrator.datasets.staging import pin_data
+from orchestrator.execution import prepare
 from orchestrator.execution.attempt_state import AttemptState
 from orchestrator.execution.score import AttemptOutcome, write_judge_scores, write_outcome
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import open_attempt_log
+from orchestrator.inspection import overflow
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.storage import run_folder
+from orchestrator.storage import lock, run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset
 from orchestrator.tracking.tracker import Tracker
+from sweeps.load import skipped_products
+from sweeps.registry import describe_code, describe_requirements
 from sweeps.spec import Judge, Sweep
 
 CLOSE_TIMEOUT_INTERRUPTED_S = 2.0
 """Seconds that the tracker has to record the end of an interrupted run."""
+
+
+def run(
+    sweep: Sweep,
+    output: Path,
+    update: bool = False,
+    say: Callable[[str], None] = print,
+    retry: Collection[Ending] = (),
+    signals: StopSignals | None = None,
+    reuse: Sequence[tuple[str, Path]] = (),
+) -> AttemptOutcome:
+    """Play the pending episodes of a sweep; raises RunFolderError if the folder is locked or has another configuration.
+
+    Args:
+        retry: endings of stored episodes that are played again.
+        signals: the main thread's signal handlers, if this runs in another thread.
+        reuse: run folders (name, path) from which pending episodes are copied if an episode with the same key is stored there.
+    """
+    sweep = pin_data(sweep)
+    check_wording(sweep.judge if sweep.is_judged else None)
+    plan = build_plan(sweep)
+    with lock.hold(output, "run"), nullcontext(signals) if signals else StopSignals() as stop:
+        code = (
+            text for model in sweep.models_and_judge for text in (describe_code(model), describe_requirements(model))
+        )
+        left_out = (f"left out: {reason}" for reason in (*skipped_products(sweep), *plan.left_out))
+        for line in (*filter(None, code), *left_out, *overflow.lines(plan)):
+            say(line)
+        with open_attempt(sweep, plan, output, say, update, stop) as attempt:
+            return attempt.run(retry, reuse)
+
+
+def judge_answers(
+    sweep: Sweep, output: Path, judge: Judge, again: bool = False, say: Callable[[str], None] = print
+) -> tuple[pl.DataFrame, bool]:
+    """Have a judge read the unread answers of a run folder; with ``again`` also those on which it gave no verdict before.
+
+    Rewrites results.json if this is the judge that the sweep names, or the sweep names none. Returns the rows scored by this
+    judge, and True if it has read every stored answer. Raises RunFolderError if another process holds the folder.
+    """
+    check_wording(judge, sweep)
+    sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": judge})
+    with open_attempt(sweep, build_plan(sweep), output, say) as attempt:
+        return attempt.judge(judge, again)
 
 
 @contextmanager
@@ -51,20 +99,6 @@ def open_attempt(
             store.close()
 
 
-def judge_answers(
-    sweep: Sweep, output: Path, judge: Judge, again: bool = False, say: Callable[[str], None] = print
-) -> tuple[pl.DataFrame, bool]:
-    """Have a judge read the unread answers of a run folder; with ``again`` also those on which it gave no verdict before.
-
-    Rewrites results.json if this is the judge that the sweep names, or the sweep names none. Returns the rows scored by this
-    judge, and True if it has read every stored answer. Raises RunFolderError if another process holds the folder.
-    """
-    check_wording(judge, sweep)
-    sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": judge})
-    with open_attempt(sweep, build_plan(sweep), output, say) as attempt:
-        return attempt.judge(judge, again)
-
-
 class Attempt(AttemptState):
     """The steps of one attempt, in order."""
 
@@ -78,8 +112,8 @@ class Attempt(AttemptState):
         prepare.find_pending(self, retry, reuse)
         prepare.announce(self)
         if not play:
-            startup_checks.check_weights(self)
-            startup_checks.check_models(self)
+            prepare.check_weights(self)
+            prepare.check_models(self)
             if self.reasons and not self._can_go_on():
                 return write_outcome(self)
         with self._tracked() as tracker:
@@ -109,7 +143,7 @@ class Attempt(AttemptState):
         self.say(f"{self.sweep.name}: {len(backlog):,} answers to judge with {queue.key}")
         if backlog:
             low_kappa = {queue.group: queue.stop_reason} if queue.stop_reason else {}
-            self.reasons = {**startup_checks.find_startup_errors(self.sweep, (), judge), **low_kappa}
+            self.reasons = {**prepare.find_startup_errors(self.sweep, (), judge), **low_kappa}
             if not self.reasons:
                 self._play_on_ray()
             for reason in self.reasons.values():

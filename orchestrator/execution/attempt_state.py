@@ -14,7 +14,7 @@ from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan, worker_group
 from orchestrator.precision.stopping import load_rule
 from orchestrator.storage import run_folder
-from orchestrator.storage.control_state import ControlState
+from orchestrator.storage.control_log import ControlState
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.spec import Judge, Sweep
 

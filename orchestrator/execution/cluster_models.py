@@ -19,7 +19,7 @@ from orchestrator.datasets.node_staging import NodeStaging
 from orchestrator.execution import ray_cluster
 from orchestrator.execution.driver import START_TIMEOUT_S
 from orchestrator.execution.gpu_placement import GpuPlacement
-from orchestrator.execution.loss_reason import last_line
+from orchestrator.execution.losses import last_line
 from orchestrator.execution.model_packages import worker_arguments, worker_options
 from orchestrator.inspection import model_try
 from orchestrator.inspection.model_try import Row

@@ -15,14 +15,12 @@ from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 from actors.engine.backend import ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
 from orchestrator.datasets.node_staging import NodeStaging
-from orchestrator.execution.attempt_clock import AttemptClock
 from orchestrator.execution.certifier import Certifier
 from orchestrator.execution.cluster_view import ClusterView
-from orchestrator.execution.loss_reason import FATAL_START_ERRORS, last_line, loss_reason, raise_loss
+from orchestrator.execution.losses import FATAL_START_ERRORS, AttemptClock, ServiceTroubles, last_line, loss_reason
 from orchestrator.execution.ray_cluster import NodeRequest, is_joined, node_hosts
 from orchestrator.execution.result_sink import ResultSink
-from orchestrator.execution.service_troubles import ServiceTroubles
-from orchestrator.execution.worker_logs import AttemptLog, log_command, log_held, log_nodes, log_ready
+from orchestrator.execution.worker_logs import log_command, log_nodes, log_ready
 from orchestrator.execution.worker_pool import WorkerPool, resolve
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan
@@ -58,7 +56,6 @@ class Driver:
         plan: Plan,
         pending: Mapping[str, Sequence[int]],
         sink: ResultSink,
-        attempt_log: AttemptLog,
         judge_queue: JudgeQueue | None = None,
         take_cancelled: Callable[[], Iterable[tuple[str, Container[int]]]] = tuple,
     ) -> None:
@@ -67,7 +64,7 @@ class Driver:
         ``pending``: group -> ordinals to play. ``take_cancelled`` is called after each batch; it returns pairs of a group and
         the ordinals that this attempt no longer plays.
         """
-        self.plan, self.sink, self.judge_queue, self.attempt_log = plan, sink, judge_queue, attempt_log
+        self.plan, self.sink, self.judge_queue = plan, sink, judge_queue
         self.take_cancelled = take_cancelled
         self.view = ClusterView.open()
         cpus, gpus = self.view.cpus, self.view.usable_gpus
@@ -75,7 +72,7 @@ class Driver:
         self.demands = estimate_demands(demands(sweep, cpus, gpus, self.nodes), sweep, self.accelerator)
         self.drained: frozenset[str] = frozenset()
         """Nodes that a person has drained (``ctl drain``)."""
-        self.pool = WorkerPool(sweep, plan, self.demands, sink.store.folder, attempt_log, judge_queue)
+        self.pool = WorkerPool(sweep, plan, self.demands, sink.store.folder, judge_queue)
         self.stages = NodeStaging(sweep)
         self.troubles = ServiceTroubles(self.pool, self._spawn)
         self.certifier = Certifier(plan, sink.store.folder)
@@ -89,12 +86,14 @@ class Driver:
             queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), self._share_sample, sweep.cluster.silence,
             sweep.cluster.wait_hours * 3600 if is_joined() else 0.0,
         )  # fmt: skip
-        log_held(self.nodes)
+        log_nodes((), self.nodes)
         self.now, self.hosts = AttemptClock().now, node_hosts
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = asyncio.Event()
         self.cluster_lost = False
         """True if the driver stopped because Ray has ended on this machine."""
+        self.failure: BaseException | None = None
+        """An error that is not the loss of a worker."""
         self.reasons: dict[str, str] = {}
         """Group -> why its last lost worker was lost, or why it was abandoned."""
 
@@ -116,6 +115,8 @@ class Driver:
                 self.act(event.result()())
             if ticking.done():
                 ticking.result()  # raises: it ends only by an error, such as a full disk
+            if self.failure:
+                raise self.failure
             return self.schedule.done
         finally:
             for task in (ticking, stopped, spending):
@@ -240,13 +241,13 @@ class Driver:
         """Report a lost worker to the scheduler once; wait before it is replaced (``RESTART_DELAY_S``)."""
         if slot not in self.pool.handles:
             return
-        if not isinstance(problem, RayError | TimeoutError | ModelStopped):
-            self.events.put_nowait(partial(raise_loss, problem))
+        if not isinstance(problem, RayError | TimeoutError | ModelStopped):  # a bug, or an error of storage
+            self.failure = problem or RuntimeError("a worker's task ended without a reason")
+            self.stopping.set()
             return
         worker, is_starting = self.pool.handles[slot], not self.schedule.slots[slot].ready
         log.warning("worker %d of %s is lost: %s", slot, worker.group, last_line(problem))
-        log_path = self.attempt_log.worker_path(worker.group, slot) if worker.address else ""
-        reason = self.reasons[worker.group] = loss_reason(problem, log_path)
+        reason = self.reasons[worker.group] = loss_reason(problem, worker.address)
         self.pool.kill(slot, lost=True)
         is_fatal_start = is_starting and isinstance(problem, RayTaskError) and isinstance(problem, FATAL_START_ERRORS)
         if isinstance(problem, ModelStopped) or is_fatal_start:

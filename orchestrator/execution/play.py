@@ -56,7 +56,7 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     queue = state.judge_queue
     sweep = state.sweep.model_copy(update={"judge": queue.judge if queue else state.sweep.turn_judge})
     startable = {name: ordinals for name, ordinals in state.pending.items() if name not in state.reasons}
-    driver = Driver(sweep, state.plan, startable, sink, state.log, queue, lambda: _take_cancelled(state, sink.breaker))
+    driver = Driver(sweep, state.plan, startable, sink, queue, lambda: _take_cancelled(state, sink.breaker))
     control = LiveControl(driver, state.plan, state.output, state.standing)
     state.signals.stop_with(driver.stop)
     clock = ReplicaClock(state.output, state.log.name)

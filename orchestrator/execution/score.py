@@ -16,7 +16,7 @@ from orchestrator.report.measures.result_columns import add_measures
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import JUDGE_COUNTS, score, write_results
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
-from orchestrator.storage.control_state import ControlState
+from orchestrator.storage.control_log import ControlState
 from orchestrator.storage.manifest import put_aside_unmended
 from orchestrator.storage.status import write_status
 from orchestrator.storage.verdict_store import verdicts

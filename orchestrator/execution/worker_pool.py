@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ from actors.worker import Worker
 from orchestrator.execution.cluster_view import Holding, placed_node
 from orchestrator.execution.gpu_placement import GpuPlacement
 from orchestrator.execution.model_packages import worker_arguments, worker_options
-from orchestrator.execution.ray_cluster import current_node, read_output_on
 from orchestrator.execution.spending import Spending
-from orchestrator.execution.worker_logs import AttemptLog, WorkerLogCollector
+from orchestrator.execution.worker_logs import log_last_lines
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan, judge_group, worker_group
 from orchestrator.scheduling.commands import Demand, Start
@@ -145,7 +144,6 @@ class WorkerPool:
         plan: Plan,
         demands: Mapping[str, Demand],
         folder: Path,
-        attempt_log: AttemptLog,
         judge_queue: JudgeQueue | None,
     ) -> None:
         self.demands, self.judge_queue = demands, judge_queue
@@ -155,9 +153,11 @@ class WorkerPool:
         self.turn_judges = TurnJudges(sweep.serving_judge)
         self.spending = Spending(sweep, folder)
         self.weights = LoadedWeights(folder)
-        self.worker_logs = WorkerLogCollector(attempt_log, current_node(), read_output_on)
         self._placement, self._plan_ref = GpuPlacement(), ray.put(plan)
         self._closing: set[asyncio.Task[None]] = set()
+        """Workers that close their engine."""
+        self._last_lines: set[asyncio.Task[None]] = set()
+        """Requests for what lost workers printed last."""
         self._ending: dict[int, WorkerHandle] = {}
         """Slot -> a stopped worker that still holds its GPUs."""
         self._placed: set[int] = set()
@@ -216,9 +216,7 @@ class WorkerPool:
             self._placement.remove(slot)
             del self._ending[slot]
 
-        task = asyncio.create_task(close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        _keep(close(), self._closing)
 
     def kill(self, slot: int, lost: bool = False) -> None:
         """End a worker at once; if it was ``lost``, its last lines go to the driver's log."""
@@ -254,17 +252,19 @@ class WorkerPool:
     def _remove(self, slot: int, lost: bool) -> WorkerHandle:
         worker = self.handles.pop(slot)
         self.turn_judges.remove(slot)
-        self.worker_logs.collect(worker.group, slot, worker.address, lost)
+        if lost and worker.address:
+            _keep(log_last_lines(worker.group, slot, worker.address), self._last_lines)
         return worker
 
     async def close(self, log_timeout: float) -> None:
-        """End all workers, save what they spent, and wait up to ``log_timeout`` seconds for their logs."""
+        """End all workers, save what they spent, and wait up to ``log_timeout`` seconds for the last lines of lost ones."""
         for slot in list(self.handles):
             self.kill(slot)
         self._placement.close()
         with contextlib.suppress(RayActorError, TimeoutError):
             await asyncio.wait_for(self.spending.save(), STOP_TIMEOUT_S)
-        await self.worker_logs.wait(log_timeout)
+        if self._last_lines:
+            await asyncio.wait(self._last_lines, timeout=log_timeout)
 
 
 async def record_inputs(
@@ -280,6 +280,13 @@ async def record_inputs(
         reason = str(problem.cause)
     models = (model for model in worker.models if model.name in ordinals)
     return {model.name: Certificate(source=model.source, backend=model.backend, reason=reason) for model in models}
+
+
+def _keep(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+    """Run work in a task of this set until it ends."""
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
 
 
 async def resolve(ref: Any) -> Any:

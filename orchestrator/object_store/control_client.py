@@ -1,7 +1,4 @@
-"""Sends commands to a running sweep (``proactive-sweep ctl``) through its run folder, and reads the log.
-
-The run folder is local or in a bucket. Write access is all that a command needs; nothing listens on a port.
-"""
+"""Sends commands to a running sweep (``proactive-sweep ctl``) through its run folder, local or in a bucket, and reads the log."""
 
 import time
 from pathlib import Path
@@ -17,18 +14,17 @@ POLL_INTERVAL_S = 0.5
 
 
 class ControlClient:
-    """A client for the commands of one run folder, local or in a bucket."""
+    """A client for the commands of one run folder; ``folder`` is unused for a bucket."""
 
     def __init__(self, output: str) -> None:
         """Raises RunFolderError if there is no run."""
         self.output, self.folder = output, Path(output)
-        """``folder`` is unused for a bucket."""
         self.bucket = Bucket(output) if is_address(output) else None
         if self.bucket is None:
             safe_write.refuse_links(self.folder)
-        if self.bucket is None and not (self.folder / run_folder.RESOLVED).exists():
-            raise run_folder.missing_run(self.folder)
-        if self.bucket is not None and not self.bucket.stat(run_folder.RESOLVED):
+            if not (self.folder / run_folder.RESOLVED).exists():
+                raise run_folder.missing_run(self.folder)
+        elif not self.bucket.stat(run_folder.RESOLVED):
             raise RunFolderError(f"{output} holds no run; `proactive-sweep run SWEEP --output {output}` starts one")
 
     @property

@@ -17,7 +17,7 @@ from orchestrator.report.scores.judge_agreement import choose_judge
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.report.scores.package_measures import package_measures
 from orchestrator.report.scores.precision_stops import describe_savings, stopped_cells
-from orchestrator.storage.control_state import read_control_state
+from orchestrator.storage.control_log import read_control_state
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.planned_episodes import filter_planned

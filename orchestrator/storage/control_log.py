@@ -10,17 +10,19 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envs import regular
 from envs.errors import DamagedRunError, RunFolderError
+from envs.plural import pluralize
 from orchestrator.storage import checksums, safe_write
 
 INBOX, LOG = "control", "control.jsonl"
@@ -30,20 +32,17 @@ LARGEST = 1 << 20
 """Most bytes of a command's file."""
 MAX_BATCH = 256
 """Most commands that are executed at once; the others wait for the next call of ``take_commands``."""
-ALL = "all"
-ALL_BY_DEFAULT = ("pause", "resume", "restore")
-"""Verbs whose default target is ``all``."""
-JUDGE = "judge"
-"""The target that names the judge's workers; a cell is named by three parts, so it cannot have this name."""
-
-DRAINS = ("drain", "undrain")
-VERBS = ("pause", "resume", "cancel", "restore", *DRAINS)
+ALL, JUDGE = "all", "judge"
+"""Targets: everything, and the judge's workers; a cell is named by three parts, so it cannot have these names."""
+UNDO = {"pause": "resume", "cancel": "restore", "drain": "undrain"}
+VERBS = ("pause", "resume", "cancel", "restore", "drain", "undrain")
+HOLDS = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "restore": "restored"}
+"""Verb for cells -> what they are afterwards."""
 REMOVED = {
     "set": "ctl set is gone (last in 0.2.0); stop the run, edit its sweep, and run it again with --update",
     "requeue": "ctl requeue is gone (last in 0.2.0); `run --retry failed` plays failed episodes again",
 }
 """Verb of an earlier version -> why it is refused; logs of that version still hold them."""
-Verb = Literal["pause", "resume", "cancel", "restore", "drain", "undrain", "set", "requeue"]
 log = logging.getLogger(__name__)
 
 Text = Annotated[str, Field(max_length=300)]
@@ -52,13 +51,11 @@ Text = Annotated[str, Field(max_length=300)]
 class Command(BaseModel):
     """A request to a running sweep."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, strict=True)
 
-    verb: Verb
+    verb: Text
     target: Text
     """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]] with ``*``; for ``drain`` a node."""
-    value: Text = ""
-    """The value of ``set`` in logs of earlier versions."""
     who: Text = ""
     host: Text = ""
     asked: Text = ""
@@ -71,13 +68,19 @@ class Command(BaseModel):
 
     def __str__(self) -> str:
         """Return the command as typed: ``cancel u3/*/hint``."""
-        return f"{self.verb} {self.target}" + (f"={self.value}" if self.verb == "set" else "")
+        return f"{self.verb} {self.target}"
+
+    def why_not(self) -> str:
+        """Return why no driver executes it; empty if one may."""
+        if self.verb in VERBS:
+            return ""
+        return REMOVED.get(self.verb, f"ctl does not know {self.verb}; type one of {', '.join(VERBS)}")
 
 
 class LogEntry(BaseModel):
     """A line of the log."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True)
 
     name: str
     """Name of the command's file."""
@@ -96,19 +99,74 @@ class LogEntry(BaseModel):
         return f"{command}: {'refused: ' if self.refused else ''}{self.effect}"
 
 
+class ControlState:
+    """What the accepted commands of a log have paused, cancelled and drained."""
+
+    def __init__(self, entries: Iterable[LogEntry] = ()) -> None:
+        self.commands = [entry.command for entry in entries if entry.command and not entry.refused]
+
+    @property
+    def drained(self) -> set[str]:
+        return {c.target for c in self.commands if c.verb == "drain" and self._last("drain", c.target)}
+
+    def pausing_command(self, cell: str) -> Command | None:
+        """Return the command that pauses a cell, or ``judge``; None if it is not paused."""
+        return self._last("pause", cell)
+
+    def canceling_command(self, cell: str) -> Command | None:
+        """Return the command that cancels a cell; None if it is not canceled."""
+        return self._last("cancel", cell)
+
+    def _last(self, verb: str, name: str) -> Command | None:
+        """Return the last command with this verb, or the one that undoes it, that names a cell or node, if it has this verb."""
+        named = (c for c in reversed(self.commands) if c.verb in (verb, UNDO[verb]) and matches(c.target, name))
+        last = next(named, None)
+        return last if last is not None and last.verb == verb else None
+
+    def mark_cells(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the cells of a status; unfinished ones that are canceled or paused get this state and its reason."""
+        return [self._mark_cell(cell) if cell["finished"] < cell["planned"] else cell for cell in cells]
+
+    def _mark_cell(self, cell: dict[str, Any]) -> dict[str, Any]:
+        command = self.canceling_command(cell["cell"]) or self.pausing_command(cell["cell"])
+        return cell if command is None else {**cell, "state": HOLDS[command.verb], "reason": command.description}
+
+    def sentences(self, cells: Iterable[str]) -> list[str]:
+        """Return ``3 cells are cancelled (cancel u3 by ana on node1, 2026-11-22T12:00:00+00:00): u3/ROD/hint, ...``."""
+        cells_by_command: dict[Command, list[str]] = {}
+        for cell in cells if self.commands else ():
+            if (command := self.canceling_command(cell) or self.pausing_command(cell)) is not None:
+                cells_by_command.setdefault(command, []).append(cell)
+        return [_describe(command, names) for command, names in cells_by_command.items()]
+
+
+def matches(target: str, cell: str) -> bool:
+    """Return True if a target names a cell (``model/scenario/condition``), ``judge`` or a node."""
+    if target == ALL:
+        return True
+    patterns, names = target.split("/"), cell.split("/")
+    return len(patterns) <= len(names) and all(map(fnmatchcase, names, patterns))
+
+
+def _describe(command: Command, cells: list[str]) -> str:
+    names = ", ".join(cells[:3]) + (", ..." if cells[3:] else "")
+    held = f"{pluralize(len(cells), 'cell')} {'is' if len(cells) == 1 else 'are'} {HOLDS[command.verb]}"
+    return f"{held} ({command.description}; `ctl DIR {UNDO[command.verb]}` takes that back): {names}"
+
+
+# -- sending ------------------------------------------------------------------------------------------------------------
 def parse_command(verb: str, target: str) -> Command:
-    """Return the command with this verb and target, from the user of this process. Raises RunFolderError if either is invalid."""
-    if verb in REMOVED:
-        raise RunFolderError(REMOVED[verb])
-    if verb not in VERBS:
-        raise RunFolderError(f"ctl does not know {verb}; type one of {', '.join(VERBS)}")
-    if not target and verb not in ALL_BY_DEFAULT:
-        raise RunFolderError(f"{verb} takes a target; --help says which")
+    """Return a command from the user of this process. Raises RunFolderError if verb or target is invalid."""
+    if not target and verb in ("pause", "resume", "restore"):
+        target = ALL
     sender = {"who": _user(), "host": socket.gethostname(), "asked": _now()}
     try:
-        return Command.model_validate({"verb": verb, "target": target or ALL, **sender})
+        command = Command.model_validate({"verb": verb, "target": target, **sender})
     except ValidationError:
-        raise RunFolderError(f"{verb} takes a target of at most 300 characters") from None
+        raise RunFolderError(f"{verb[:20]} takes a target of at most 300 characters") from None
+    if reason := command.why_not() or ("" if target else f"{verb} takes a target; --help says which"):
+        raise RunFolderError(reason)
+    return command
 
 
 def command_file(command: Command) -> tuple[str, bytes]:
@@ -124,6 +182,7 @@ def send_command(folder: Path, command: Command) -> str:
     return name
 
 
+# -- taking: only the driver --------------------------------------------------------------------------------------------
 def waiting_commands(folder: Path) -> list[str]:
     """Return the names of the waiting command files, oldest first."""
     try:
@@ -133,21 +192,25 @@ def waiting_commands(folder: Path) -> list[str]:
 
 
 def take_commands(folder: Path, execute: Callable[[Command], tuple[str, bool]]) -> list[LogEntry]:
-    """Execute the waiting commands in order, and log them. Only the driver calls this.
+    """Execute the waiting commands in order, and log them.
 
     ``execute`` returns the effect as a sentence, and whether it refused the command. A command's file is deleted after
     it is logged; a logged command whose file is still there is not executed again.
     """
-    if not (names := waiting_commands(folder)):
+    names = waiting_commands(folder)
+    if not names:
         return []
     logged_names = {entry.name for entry in read_history(folder)}
-    if entries := [_take_command(folder, name, execute) for name in names if name not in logged_names]:
+    entries = [_take_command(folder, name, execute) for name in names if name not in logged_names]
+    if entries:
         before = checksums.read_verified(folder / LOG) if (folder / LOG).exists() else b""
         lines = "".join(f"{entry.model_dump_json(exclude_defaults=True)}\n" for entry in entries)
         checksums.write(folder / LOG, before + lines.encode())
     for name in names:
         with suppress(OSError):
             safe_write.remove(folder / INBOX / name)
+    for entry in entries:
+        (log.warning if entry.refused else log.info)("ctl: %s", entry.sentence)
     return entries
 
 
@@ -159,9 +222,14 @@ def read_history(folder: Path) -> list[LogEntry]:
         return []
     except OSError as problem:
         raise DamagedRunError(
-            f"{folder / LOG} is damaged ({problem.strerror}); what was paused or cancelled is not known any more: move the file"
-            " away to play everything"
+            f"{folder}/{LOG} is damaged ({problem.strerror or problem}); what was paused or cancelled is not known any more:"
+            " move the file away to play everything"
         ) from None
+
+
+def read_control_state(folder: Path) -> ControlState:
+    """Return the state after the log of a run folder. Raises DamagedRunError if the log is damaged."""
+    return ControlState(read_history(folder))
 
 
 def parse_history(content: bytes, where: str) -> list[LogEntry]:
@@ -181,7 +249,6 @@ def _warn_once(sentence: str) -> None:
 
 
 def _take_command(folder: Path, name: str, execute: Callable[[Command], tuple[str, bool]]) -> LogEntry:
-    """Execute a command and return its entry; a file that is no command goes to ``damaged/``."""
     path = folder / INBOX / name
     try:
         command = Command.model_validate_json(regular.read_bytes(path, LARGEST))
@@ -190,7 +257,7 @@ def _take_command(folder: Path, name: str, execute: Callable[[Command], tuple[st
         with suppress(OSError):
             safe_write.move_aside(folder, path)
         return LogEntry(name=name, command=None, taken=_now(), refused=True, effect=f"set aside in damaged/: {why}")
-    effect, refused = execute(command)
+    effect, refused = (reason, True) if (reason := command.why_not()) else execute(command)
     return LogEntry(name=name, command=command, taken=_now(), effect=effect, refused=refused)
 
 

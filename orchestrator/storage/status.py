@@ -15,7 +15,7 @@ from envs.errors import RunFolderError
 from envs.json_text import parse_json
 from envs.types import ERRORS, Ending
 from orchestrator.storage import checksums, lock, safe_write
-from orchestrator.storage.control_state import ControlState, read_control_state
+from orchestrator.storage.control_log import ControlState, read_control_state
 from orchestrator.storage.manifest import DAMAGED, find_faults
 from orchestrator.storage.run_folder import (
     PLAN,

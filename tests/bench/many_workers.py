@@ -31,7 +31,7 @@ from actors.playing.records import EpisodeBatch, PlayedEpisode, episode_batch
 from envs import SCENARIOS
 from orchestrator.execution import driver
 from orchestrator.execution import play as play_room
-from orchestrator.execution.run import run
+from orchestrator.execution.attempt import run
 from orchestrator.execution.worker_pool import WorkerHandle, WorkerPool
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.commands import Start

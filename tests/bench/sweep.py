@@ -11,7 +11,7 @@ import resource
 import time
 from pathlib import Path
 
-from orchestrator.execution.run import run
+from orchestrator.execution.attempt import run
 from sweeps.load import build
 
 CONDITIONS = ["zero-shot", "hint", "random-proactive", "reference"]

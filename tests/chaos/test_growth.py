@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import random
 import threading
-import time
 
 import pytest
 
-from tests.chaos.growth import BOUNDS, INTERVAL_S, Life, Recorder, plot, read_process, start_ticks, table
+from tests.chaos.growth import BOUNDS, INTERVAL_S, Life, read_process, start_ticks, table
 
 
 def life(memory) -> Life:
@@ -42,11 +41,6 @@ def test_only_a_leak_is_called_growth(memory, flat):
     assert sum("GROWS" in line for line in lines) == (not flat)
 
 
-def test_the_slope_is_that_of_an_hour():
-    slope, low, high = life(lambda at: 100 + 0.05 * at).slope("MiB")
-    assert low < 180 < high and abs(slope - 180) < 5
-
-
 def test_probes_read_a_real_process(tmp_path):
     before = read_process(os.getpid())
     open_files = [(tmp_path / str(number)).open("w") for number in range(20)]
@@ -69,14 +63,3 @@ def test_probes_read_a_real_process(tmp_path):
         os.getpid()
     )
     assert int(start_ticks(os.getpid())) >= int(start_ticks(os.getppid()))
-
-
-def test_the_plot_shows_every_process_and_the_parts(tmp_path):
-    with Recorder(lambda: [(os.getpid(), "this")], lambda: 7) as recorder:
-        time.sleep(INTERVAL_S + 1)
-    plot(recorder, tmp_path / "soak.png")
-
-    assert (tmp_path / "soak.png").read_bytes().startswith(b"\x89PNG")
-    assert [count for _, count in recorder.parts] == [7] and [
-        len(life.seconds) for life in recorder.lives.values()
-    ] == [1]

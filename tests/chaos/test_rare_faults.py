@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.ground import ROOT, Ground, finish_process, parts, sweep, tally, wait_until_playing
-from tests.orchestrator.buckets import wait_for
+from tests.chaos.ground import Ground, finish_process, parts, wait_until_playing
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -45,59 +43,6 @@ def test_a_driver_that_stood_still_loses_no_worker(
         and "silent for" not in read_driver_logs(out)
     )
     check_survival(f"SIGSTOP of the driver for {seconds} s, silence {silence} s", out)
-
-
-class SmallMemory:
-    """A memory cgroup of this test's own; a process in it that takes another page is killed by the kernel."""
-
-    def __init__(self) -> None:
-        root = Path("/sys/fs/cgroup/memory")
-        self.folder = (root if root.is_dir() else root.parent) / f"proactive-sweep-{os.getpid()}"
-        self.limit = "memory.limit_in_bytes" if root.is_dir() else "memory.max"
-
-    def __enter__(self) -> SmallMemory:
-        try:
-            self.folder.mkdir()
-            (self.folder / self.limit).write_text(str(1 << 20))
-        except OSError as problem:
-            with contextlib.suppress(OSError):
-                self.folder.rmdir()
-            pytest.skip(f"this user may make no memory cgroup: {problem}")
-        return self
-
-    def take(self, pid: int) -> None:
-        (self.folder / "cgroup.procs").write_text(str(pid))
-
-    def killed(self) -> bool:
-        """Whether the kernel has killed anything in it."""
-        events = self.folder / ("memory.oom_control" if "limit" in self.limit else "memory.events")
-        return not re.search(r"^oom_kill 0$", events.read_text(), re.M)
-
-    def __exit__(self, *_: object) -> None:
-        for pid in (self.folder / "cgroup.procs").read_text().split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-        while (self.folder / "cgroup.procs").read_text():
-            time.sleep(0.1)
-        self.folder.rmdir()
-
-
-def test_a_worker_that_the_kernel_kills_for_memory_is_replaced(
-    ground, sweep_file, undisturbed, check_survival, tmp_path
-):
-    out = tmp_path / "run"
-    process = ground.start("run", sweep_file, "--output", out)
-    with SmallMemory() as memory:
-        wait_for(ground.workers)  # it loads the plan and the data now, which takes more than is left
-        victim = ground.workers()[0]
-        memory.take(victim)
-        wait_for(lambda: memory.killed() or not Path(f"/proc/{victim}").exists())
-        assert memory.killed(), "the kernel must kill it for this test to mean anything"
-    done = finish_process(process)
-
-    assert done.returncode == 0, done.stderr
-    assert " is lost: " in read_driver_logs(out)
-    check_survival("a worker killed by the kernel for memory", out)
 
 
 CLOCK = """
@@ -169,23 +114,3 @@ def test_a_full_object_store_stops_nothing(undisturbed, sweep_file, check_surviv
         check_survival("the object store full", out)
     finally:
         small.close()
-
-
-NO_SHARED_MEMORY = 'mount -t tmpfs -o size=1m tmpfs /dev/shm && head -c 1048576 /dev/zero > /dev/shm/full && exec "$@"'
-
-
-@pytest.mark.timeout(600)
-def test_a_full_dev_shm_stops_nothing(demo_data, tmp_path):
-    """A run on one machine whose ``/dev/shm`` another program has filled, in a mount namespace of its own."""
-    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
-        pytest.skip("this user may make no mount namespace")
-    file, out = sweep(tmp_path / "small.toml", demo_data, 2), tmp_path / "run"
-    file.write_text(file.read_text().replace("gpus = 1", "gpus = 0"))
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    command = [sys.executable, "-m", "orchestrator", "run", str(file), "--output", str(out)]
-    done = subprocess.run(
-        ["unshare", "-m", "bash", "-c", NO_SHARED_MEMORY, "run", *command],
-        capture_output=True, text=True, cwd=ROOT, env={**environment, "PYTHONPATH": str(ROOT)}, timeout=500,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert tally(out) == (2 * 2 * 70, 0)

@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from envs.errors import RunFolderError
 from envs.types import Ending
@@ -233,9 +232,9 @@ class SimulatedRun:
         self.owed.append((verb, target))
         self.ray.later(seconds, lambda: self.send(verb, target))
 
-    def send(self, verb: Any, target: str, value: str = "") -> None:
+    def send(self, verb: str, target: str) -> None:
         """Send a command as ``ctl`` does, in a file of the folder; again and again if the disk is full and it is owed."""
-        command = Command(verb=verb, target=target, value=value, who="simulation", host="here", asked="")
+        command = Command(verb=verb, target=target, who="simulation", host="here")
         try:
             if self.remote:
                 self.remote.send(command)
@@ -243,7 +242,7 @@ class SimulatedRun:
                 control_log.send_command(self.folder, command)
         except OSError:
             if (verb, target) in self.owed:
-                self.ray.later(1.0, lambda: self.send(verb, target, value))
+                self.ray.later(1.0, lambda: self.send(verb, target))
 
     # -- ends of the driver ------------------------------------------------------------------------------------------------
     def before_step(self) -> None:

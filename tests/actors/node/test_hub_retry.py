@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from actors.node.hub_retry import HubUnreachable, retry_hub, unreachable_reason
-from orchestrator.execution.loss_reason import FATAL_START_ERRORS
+from orchestrator.execution.losses import FATAL_START_ERRORS
 from tests.actors.service import failure, service
 
 pytest.importorskip("transformers", reason="the extra `transformers` is not installed")

@@ -7,27 +7,17 @@ import time
 
 import pytest
 
-from actors.node.process_output import HEAD_BYTES, TAIL_BYTES, read_excerpt
+from actors.node.process_output import TAIL_BYTES, last_lines, read_tails
 
 
-def test_both_ends_of_a_long_output_are_read(tmp_path):
-    path = tmp_path / "worker-1.err"
-    path.write_bytes(b"a" * HEAD_BYTES + b"b" * 1_234 + b"c" * TAIL_BYTES)
-    assert read_excerpt([str(path)]) == (
-        f"== err\n{'a' * HEAD_BYTES}\n... 1,234 bytes left out ...\n{'c' * TAIL_BYTES}\n"
-    )
-    path.write_bytes(b"a" * HEAD_BYTES + b"c" * TAIL_BYTES)
-    assert read_excerpt([str(path)]) == f"== err\n{'a' * HEAD_BYTES}{'c' * TAIL_BYTES}\n"
-    assert HEAD_BYTES + TAIL_BYTES == 256 * 1024
-
-
-def test_output_has_no_secret_and_a_line_for_what_cannot_be_read(tmp_path, monkeypatch):
+def test_the_end_of_an_output_is_read_without_secrets_and_a_lost_file_is_a_line(tmp_path, monkeypatch):
     monkeypatch.setenv("SERVICE_API_KEY", "sk-1234567890")
-    (tmp_path / "out").write_bytes(b"key sk-1234567890 \xff\n")
+    (tmp_path / "out").write_bytes(b"a" * 9 + b"x" * TAIL_BYTES)
+    (tmp_path / "err").write_bytes(b":job_id:01\nkey sk-1234567890 \xff\n")
 
-    assert read_excerpt([str(tmp_path / "out"), str(tmp_path / "gone.err")]) == (
-        "== out\nkey *** \ufffd\n== gone.err cannot be read: No such file or directory\n"
-    )
+    assert read_tails([str(tmp_path / "out")]) == "x" * TAIL_BYTES + "\n"
+    text = read_tails([str(tmp_path / "err"), str(tmp_path / "gone.err")])
+    assert last_lines(text) == ["key *** \ufffd", "gone.err cannot be read: No such file or directory"]
 
 
 def test_a_child_ends_with_its_parent():

@@ -34,7 +34,6 @@ def test_reordering_and_invisible_characters_are_spelled():
 def test_logs_and_the_terminal_get_no_control_character(tmp_path, capsys):
     with open_attempt_log(tmp_path) as log:
         logging.getLogger("orchestrator.x").error("said %s", CONTROL)
-        log.save("group", 1, f"{CONTROL}\nlast {CONTROL}", lost=True)
     written = "".join(path.read_text() for path in log.folder.iterdir()) + capsys.readouterr().err
 
     assert "\\x1b]52" in written and not UNSAFE.search(written)

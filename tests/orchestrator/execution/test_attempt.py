@@ -64,27 +64,6 @@ def test_a_sweep_ends_complete_with_the_chance_levels_in_place(cli, sweep_file, 
     assert {cell["state"] for cell in status["cells"]} == {"complete"}
 
 
-def test_running_it_again_plays_nothing_and_changes_nothing(cli, sweep_file, tmp_path):
-    out = tmp_path / "run"
-    cli.run("run", sweep_file, "--output", out)
-    before = (out / "results.json").read_bytes()
-    again = cli.run("run", sweep_file, "--output", out)
-
-    assert again.returncode == 0
-    assert ", 0 pending" in again.stdout
-    assert (out / "results.json").read_bytes() == before
-
-
-def test_one_worker_or_two_give_the_same_bytes(cli, sweep_file, tmp_path):
-    results = []
-    for workers in (1, 2):
-        out = tmp_path / f"run{workers}"
-        assert cli.run("run", sweep_file, "--output", out, "--set", f"cluster.workers={workers}").returncode == 0
-        results.append((out / "results.json").read_bytes())
-
-    assert results[0] == results[1]
-
-
 def wait_for_parts(folder: Path, process, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not any(folder.glob("episodes/*.parquet")):
@@ -106,20 +85,6 @@ def test_kill_9_and_rerun_give_identical_results(cli, sweep_file, tmp_path):
     assert cli.run("run", longer, "--output", undisturbed).returncode == 0
     assert_stored_once(out, 100 * 280)
     assert (out / "results.json").read_bytes() == (undisturbed / "results.json").read_bytes()
-
-
-def test_sigterm_flushes_and_tells_how_to_resume(cli, sweep_file, tmp_path):
-    longer, out = many_models(sweep_file, 150), tmp_path / "stopped"
-    process = cli.start("run", longer, "--output", out)
-    wait_for_parts(out, process)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
-
-    assert process.returncode == 130
-    assert "run the same command to continue" in err
-    stored_count = episodes(out).select(pl.len()).collect().item()
-    stopped = int(err.split("stopped: ")[1].split(" ")[0].replace(",", ""))
-    assert stored_count == stopped, "every finished episode is kept"
 
 
 def test_a_second_driver_is_refused_with_the_firsts_host_and_pid(cli, sweep_file, tmp_path):

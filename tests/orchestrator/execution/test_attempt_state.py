@@ -9,7 +9,7 @@ from orchestrator.execution.attempt_state import AttemptState
 from orchestrator.execution.result_sink import ResultSink, build_failed_batch
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import control_log
-from orchestrator.storage.control_state import ControlState
+from orchestrator.storage.control_log import ControlState
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from tests.orchestrator.blocks import block, episode
 from tests.orchestrator.precision.wide import wide

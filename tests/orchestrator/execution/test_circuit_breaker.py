@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 
 from actors.engine.backend import Backend, Overflow, Refused, Reply, Unprocessable
-from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
 from envs import SCENARIOS
 from envs.render import UnreadablePicture as UnprocessablePicture
@@ -14,8 +13,6 @@ from envs.samples import load_samples
 from orchestrator.execution.circuit_breaker import REFUSALS_TO_STOP, RequestGroup
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.planning.plan import make_plan
-from orchestrator.scheduling.commands import Demand, Lease, Recall
-from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from sweeps.load import build
 from sweeps.spec import Protocol
@@ -120,45 +117,3 @@ def test_unreadable_pictures_are_no_refusal_of_the_model_and_no_sign_that_it_ans
     sink = play_leases(plan, pictures, tmp_path, [range(40)])
 
     assert sink.stored_count == 40 and not sink.breaker.stop_reasons and not sink.breaker.answering_groups
-
-
-def test_the_other_condition_goes_on_and_the_rest_of_the_stopped_one_is_cancelled(plan, tmp_path):
-    """A text-only model refuses pictures; what it answers without them is stored, and nobody asks for pictures again."""
-    queue = plan.pending(())["builtin"]
-    scheduler = Scheduler({"builtin": queue}, {"builtin": Demand()}, 4, 0)
-    scheduler.on_begin()
-    leases = [command.ordinals for command in scheduler.on_ready(1, concurrency=100) if isinstance(command, Lease)]
-    service = Service()
-    service.reply = refuse_hint
-    sink = play_leases(plan, service, tmp_path, [[*leases[0], *leases[1][:9]]])
-
-    ((group, (name, ordinals)),) = sink.breaker.take_new_stops(plan).items()
-    recalled = [command for command in scheduler.cancel(name, ordinals) if isinstance(command, Recall)]
-    assert group == HINT and str(group) == "uniform/*/hint" and sink.breaker.take_new_stops(plan) == {}
-    assert sink.stored_count == 22 and {cell.rpartition("/")[2] for cell in sink.per_cell} == {"zero-shot"}
-    assert {plan.cells[plan.task(n)[0]].condition.name for c in recalled for n in c.ordinals} == {"hint"}
-    assert all(plan.cells[plan.task(n)[0]].condition.name == "zero-shot" for n in scheduler.groups[name].waiting)
-    sink.store.close()
-
-
-async def refuse_hint(request):
-    if "/hint/" in request.key:
-        raise Unprocessable("HTTP 400: no hints here")
-    return Reply(request.situation.view.categories[0])
-
-
-@pytest.mark.parametrize(
-    ("policy", "sentence"),
-    [
-        (lambda situation, seed: situation.nothing, "the policy own raised AttributeError: "),
-        (lambda situation, seed: 7, "the policy own returned a value of type int, not a text"),
-    ],
-)
-def test_a_policy_that_raises_stops_after_twenty_episodes_with_one_sentence(plan, tmp_path, policy, sentence):
-    """Each was the death of a worker that all policies share, twice per episode."""
-    broken = Baseline("uniform")
-    broken.name, broken.policy = "own", policy
-    sink = play_leases(plan, broken, tmp_path, [hint_ordinals(plan, 40)])
-
-    assert sentence in sink.breaker.stop_reasons[HINT] and sink.stored_count == 0
-    sink.store.close()

@@ -72,23 +72,6 @@ def test_clean_checkout_is_a_small_package_and_job_ends_like_sweep(head, checkou
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_job_whose_cells_failed_is_failed_and_says_why(head, checkout, demo_data, tmp_path):
-    broken = tmp_path / "broken.toml"
-    broken.write_text(
-        f'# A test.\ndata = "{demo_data}"\ntracking = {{ uri = "none" }}\n'
-        '[[model]]\nname = "broken"\nsource = "no/such/folder"\nbackend = "transformers"\ngpus = 0\n'
-    )
-    done = head.submit(
-        "--submission-id", "broken", folder=checkout, entry=("run", broken, "--output", tmp_path / "run")
-    )
-
-    assert done.returncode == 1
-    assert "broken: " in done.stdout and "Traceback" not in done.stdout
-    assert state(head, "broken").status == "FAILED" and state(head, "broken").driver_exit_code == 1
-
-
-@pytest.mark.slow
-@pytest.mark.long
 def test_a_stopped_job_is_submitted_again_and_goes_on(head, checkout, demo_data, tmp_path, cli):
     short = tmp_path / "short.toml"
     short.write_text(

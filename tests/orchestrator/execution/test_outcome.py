@@ -7,12 +7,10 @@ import pytest
 
 from actors.engine.baselines import Baseline
 from orchestrator.execution.attempt_state import AttemptState
-from orchestrator.execution.score import AttemptOutcome, write_judge_scores, write_outcome
+from orchestrator.execution.score import AttemptOutcome, write_outcome
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.report.scores.judge_agreement import own_judge_key
-from orchestrator.storage import checksums, run_folder
+from orchestrator.storage import checksums
 from orchestrator.storage.status import read_status
-from tests.orchestrator.precision.wide import wide
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
 
 JUDGED = {"protocol": ["oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD"]}
@@ -86,30 +84,3 @@ def test_a_judge_that_reads_no_answer_leaves_the_sweep_incomplete(demo_data, tmp
 
     assert (outcome.rows["judged"].sum(), outcome.rows["unjudged"].sum()) == (read, 10 - read)
     assert outcome.complete is complete
-
-
-def test_only_the_sweeps_own_judge_writes_its_results(demo_data, tmp_path):
-    spec = sweep(demo_data, ["ask-properly"], ["zero-shot"], **JUDGED)
-    folder = play_sweep(tmp_path / "run", spec)
-    judge_answers(folder, spec, spec.judge, Baseline("rule-judge"), 4)
-    before, state = results(folder), state_of(spec, folder)
-
-    assert write_judge_scores(state, "another/0123")["judged"].to_list() == [0] and results(folder) == before
-    assert write_judge_scores(state, own_judge_key(spec))["judged"].to_list() == [4]
-    assert [row["judged"] for row in results(folder)] == [4]
-
-
-def test_a_sweep_that_stops_by_precision_is_complete_at_its_stops(demo_data, tmp_path):
-    rule = {"half_width": 25.0, "per": "cell"}
-    spec = sweep(wide(demo_data, tmp_path / "data"), ["uniform"], ["hint"], scenarios=["ROD", "QD"], precision=rule)
-    folder = play_sweep(tmp_path / "run", spec)
-    state = state_of(spec, folder)
-    total = state.plan.total
-    outcome = write_outcome(state)
-
-    assert outcome.complete and state.plan.total_with_stops < total == 120
-    assert outcome.rows["planned"].sum() == outcome.rows["finished"].sum() == state.plan.total_with_stops
-    assert sum(cell["planned"] for cell in read_status(folder)["cells"]) == state.plan.total_with_stops
-    planned = run_folder.planned_cells(folder)
-    assert sum(cell["planned"] for cell in planned) == len(list(state.plan.all_keys())) == state.plan.total_with_stops
-    assert state.stops.changed is False

@@ -12,11 +12,7 @@ import pytest
 
 from orchestrator.inspection.certificate import read_certificates
 from orchestrator.storage.episode_store import episodes
-from tests.actors.marking_judge import marking_judge
-from tests.actors.node.test_own_packages import write_wheel
 from tests.orchestrator.execution.test_attempt import assert_stored_once
-from tests.orchestrator.judging.test_judging import sweep as judged_sweep
-from tests.orchestrator.judging.test_judging import verdicts_read_once
 
 pytest.importorskip("proactive_demo", reason="the extra `demo` is not installed")
 
@@ -33,17 +29,6 @@ gpus = 0
 dtype = "float32"
 in_flight = 1
 requirements = {requirements}
-"""
-JUDGE = """[judge]
-gold_check = false
-sampling = {{ temperature = 0, max_tokens = 64 }}
-[judge.model]
-name = "marks"
-source = "{source}"
-backend = "transformers"
-gpus = 0
-dtype = "float32"
-requirements = ["sitecustomize==1.0"]
 """
 
 
@@ -96,24 +81,3 @@ def test_another_release_plays_beside_the_installed_one(cli, demo_data, tmp_path
     assert (module.stat().st_ino, module.stat().st_ctime_ns) == (installed.st_ino, installed.st_ctime_ns), (
         "the resumed run uses the same folder"
     )
-
-
-def test_a_judge_starts_with_its_own_packages(cli, demo_data, tmp_path):
-    """Python runs ``sitecustomize`` of the first folder in ``sys.path`` when a process starts."""
-    pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    write_wheel(wheels, "sitecustomize", "1.0", code="from pathlib import Path; Path(__file__ + '.started').touch()")
-    del cli.environment["RAY_ADDRESS"]  # pip reads where packages are from the environment in which Ray starts
-    cli.environment |= {
-        "PROACTIVE_SWEEP_CACHE": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)
-    }  # fmt: skip
-    file = judged_sweep(tmp_path / "s.toml", demo_data, JUDGE.format(source=marking_judge(tmp_path / "model")))
-    done = cli.run("run", file, "--output", tmp_path / "run", timeout=600)
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    answers = episodes(tmp_path / "run").filter(ending="answered").collect().height
-    assert answers and verdicts_read_once(tmp_path / "run", answers).height == answers
-    (record,) = tmp_path.glob("cache/packages/*/installed.json")
-    assert record.read_text() == '["sitecustomize==1.0"]'
-    assert record.with_name("sitecustomize.py.started").exists()

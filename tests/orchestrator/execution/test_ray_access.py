@@ -187,38 +187,3 @@ def test_every_page_listens_on_loopback(demo_data, tmp_path, name):
         for child in children:
             with suppress(psutil.NoSuchProcess):
                 child.kill()
-
-
-RUN = """# A test.
-data = "{data}"
-conditions = ["zero-shot", "hint"]
-"""
-POLICY = """[[model]]
-name = "u{number}"
-source = "builtin:uniform"
-backend = "builtin"
-"""
-
-
-@pytest.mark.long
-@pytest.mark.timeout(400)
-def test_a_live_run_with_mlflow_listens_on_loopback(demo_data, tmp_path):
-    file = tmp_path / "run.toml"
-    file.write_text(RUN.format(data=demo_data) + "".join(POLICY.format(number=number) for number in range(12)))
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | {
-        "PYTHONPATH": str(ROOT)
-    }
-    command = [sys.executable, "-m", "orchestrator", "run", str(file), "--output", str(tmp_path / "run")]
-    process = psutil.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
-    sockets, deadline = set(), time.monotonic() + 300
-    try:
-        while process.poll() is None and time.monotonic() < deadline:
-            sockets |= listening(process)
-            if any((tmp_path / "run/episodes").glob("part-*")):
-                break
-            time.sleep(0.5)
-    finally:
-        process.terminate()
-        process.wait(120)
-    assert {"gcs_server", "raylet", "ray::Worker"} <= {program.split(".")[0].split()[0] for program, _, _ in sockets}
-    assert [socket for socket in sockets if not is_local(socket[1])] == []

@@ -41,20 +41,6 @@ def test_invalid_address_is_one_sentence(monkeypatch, pauses, address):
     assert "\n" not in str(raised.value) and "ray start --head" in str(raised.value)
 
 
-def test_a_cluster_that_comes_up_meanwhile_is_joined(monkeypatch, pauses):
-    tries: list[str] = []
-
-    def starts(address: str) -> None:
-        tries.append(address)
-        if len(tries) < 3:
-            raise RuntimeError("Failed to start the dashboard\nlog: x")
-
-    monkeypatch.setattr(ray_cluster, "_init", starts)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    connect()
-    assert tries == ["", "", ""]
-
-
 def test_long_steps_report_duration_and_failed_ones_are_not_done(monkeypatch, pauses):
     messages: list[str] = []
     with ray_cluster.report_duration("starting Ray", messages.append, interval=0.02):

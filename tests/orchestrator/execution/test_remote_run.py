@@ -13,7 +13,6 @@ import pytest
 
 from orchestrator.object_store import run_location as remote
 from orchestrator.object_store.bucket import CACHE, Bucket
-from orchestrator.object_store.uploader import shared_files
 from orchestrator.object_store.writer_lock import LOCK
 from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.buckets import wait_for
@@ -75,20 +74,3 @@ def test_after_kill_9_another_machine_resumes_from_bucket(cli, sweep_file, url, 
 def stored_rows(url: str) -> int:
     count: int = episodes(remote.readable_folder(url)).select(pl.len()).collect().item()
     return count
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_run_of_another_configuration_in_the_bucket_is_refused_by_its_address(
-    cli, sweep_file, url, service, tmp_path
-):
-    cli.environment |= {**service.environment, CACHE: str(tmp_path / "c")}
-    limit = ("run", sweep_file, "--output", url, "--set", "selection.limit=1")
-    assert cli.run(*limit).returncode == 0
-    refused = cli.run(*limit, "--set", "seed=5")
-
-    assert refused.returncode == 2 and refused.stderr.startswith(
-        f"proactive-sweep: {url} holds a run of another configuration"
-    )
-    assert cli.run("status", f"{url}-nowhere").stderr.count("\n") == 1
-    assert shared_files(remote.readable_folder(url))

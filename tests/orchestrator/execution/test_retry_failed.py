@@ -73,20 +73,6 @@ def test_only_the_named_endings_are_pending_again(tmp_path, plan):
     store.close()
 
 
-def test_failed_episodes_of_some_cells_are_pending_again(tmp_path, plan):
-    store = EpisodeStore(tmp_path)
-    store_rows(store, plan, range(plan.total), Ending.FAILED)
-    cells = [cell.key for cell in plan.cells]
-
-    assert requeue_episodes(store, plan, tmp_path, cells={cells[1]}) == [*range(10, 20)]
-    assert requeue_episodes(store, plan, tmp_path, cells=()) == []
-    assert requeue_episodes(store, plan, tmp_path, cells={cells[0]}) == [*range(10)]
-    lines = [json.loads(line) for line in (tmp_path / "retried.jsonl").read_text().splitlines()]
-    assert [list(line) for line in lines] == [["key", "cell", "ending", "error"]] * len(lines)
-    assert {line["cell"] for line in lines} == set(cells[:2]) and {line["ending"] for line in lines} == {"failed"}
-    store.close()
-
-
 @pytest.mark.parametrize("text", ["correct", "overflow,limit", "Failed", "overflow unprocessable"])
 def test_an_answer_cannot_be_retried(text):
     with pytest.raises(

@@ -11,7 +11,6 @@ from envs.samples import lines_file
 from orchestrator.execution.attempt import open_attempt
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.html.summary import list_problems
-from orchestrator.report.paper.published import open_ended_subsets
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.status import read_status
 from tests.orchestrator.cli.test_cli import call
@@ -53,12 +52,6 @@ def test_status_and_report_say_what_was_left_out(mixed_folder, tmp_path):
     assert any(line.startswith(f"left out: {MESSAGE}") for line in list_problems(read_run(folder)))
     shutil.rmtree(mixed_folder)
     assert read_run(folder).left_out[0].lines == 2, "the run folder knows it without the data"
-
-
-def test_open_ended_answers_to_another_shuffle_are_not_the_papers_samples(mixed_folder, tmp_path):
-    spec = runs.sweep(mixed_folder, ["refuse"], ["hint"], scenarios=["ROD", "QD"], protocol="oeg", skip_bad=True)
-
-    assert "ROD" in open_ended_subsets(read_run(runs.play_sweep(tmp_path / "run", spec)))
 
 
 def resume_run(folder, spec, update=False):

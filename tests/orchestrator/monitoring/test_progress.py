@@ -1,7 +1,6 @@
 """Progress of an attempt: when lines are printed, live.json is written and points are recorded, on a clock of the test."""
 
 import json
-import sys
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -9,7 +8,7 @@ import polars as pl
 import pytest
 
 from orchestrator.monitoring import progress
-from orchestrator.monitoring.progress import NotebookTable, Progress
+from orchestrator.monitoring.progress import Progress
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.scheduler import Scheduler
 
@@ -78,26 +77,3 @@ def test_new_totals_replace_the_old_ones(tmp_path, clock):
         rows = json.loads((tmp_path / "live.json").read_text())["rows"]
 
     assert {row["name"]: row["planned"] for row in rows} == {"policies": 500, "m": 250}
-
-
-def test_a_notebook_shows_one_table_that_changes(monkeypatch):
-    shown = []
-    handle = SimpleNamespace(update=lambda content, **options: shown.append((content, options)))
-
-    def display(content, **options):
-        shown.append((content, options))
-        return handle
-
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
-    notebook = NotebookTable()
-    notebook.start()
-    for text in ("<a> of 2", "b" * 120):
-        notebook.update(text, refresh=True)
-    notebook.stop()
-
-    wrapped = f"{'b' * 110}\n{'b' * 10}\n"
-    assert shown == [
-        ({"text/plain": "<a> of 2\n", "text/html": "<pre>&lt;a&gt; of 2\n</pre>"}, {"raw": True, "display_id": True}),
-        ({"text/plain": wrapped, "text/html": f"<pre>{wrapped}</pre>"}, {"raw": True}),
-    ]

@@ -44,13 +44,6 @@ def test_intervals_shrink_to_true_mean():
     assert intervals[-1] == (pytest.approx(np.mean([stratum.mean() for stratum in strata])),) * 2
 
 
-def test_unanimous_answers_are_not_certain_before_end():
-    low, high = interval(np.zeros((100, 4)), SIZES, 0.02)
-
-    assert low == 0 and 0.005 < high < 0.1
-    assert interval(np.ones((100, 4)), SIZES, 0.02)[0] == pytest.approx(1 - high, abs=0.01)
-
-
 def test_bets_depend_on_past_only():
     """Changing the last value leaves the bets on it unchanged."""
     values = table(draw_strata(np.random.default_rng(3), (0.5, 0.5, 0.5, 0.5)), 30)

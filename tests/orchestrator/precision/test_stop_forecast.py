@@ -39,19 +39,3 @@ def test_certain_answers_and_wide_intervals_need_fewer_samples():
 
     assert stop(5.0, 0.0) < stop(5.0, 0.2) <= stop(5.0, 0.5) and stop(10.0, 0.5) < stop(5.0, 0.5)
     assert stop(5.0, 0.5) < stop(5.0, 0.5, per="cell"), "an average over two scenarios is narrower than each"
-
-
-def test_differences_need_more_samples_and_the_longest_unit_decides():
-    both = cells(("zero-shot", "hint"))
-    sizes = [300] * 4
-    accuracy = forecast_stops(Precision(half_width=10.0), both, sizes, 0.5)
-    difference = forecast_stops(Precision(difference=10.0), both, sizes, 0.5)
-    together = forecast_stops(Precision(half_width=10.0, difference=10.0), both, sizes, 0.5)
-
-    assert len(set(accuracy)) == 1 == len(set(difference)) and LOOK < accuracy[0] < difference[0] < 300
-    assert together == difference
-
-
-def test_cells_without_a_unit_and_small_cells_play_everything():
-    assert forecast_stops(Precision(difference=10.0), cells(), [70, 80], 0.5) == [70, 80]
-    assert forecast_stops(Precision(half_width=1.0), cells(), [7, 80], 0.5) == [7, 80]

@@ -2,11 +2,9 @@
 
 import random
 
-import numpy as np
 import pytest
 
 from envs.types import Ending
-from orchestrator.planning.plan import drawn_order
 from orchestrator.precision import stopping
 from orchestrator.precision.stopping import LOOK, StoppingRule
 from orchestrator.storage import run_folder
@@ -124,13 +122,6 @@ def test_ranks_are_certain_at_same_looks_in_any_order():
     assert feed_ranked(plan, [o for o in range(plan.total) if plan.key(*plan.task(o)) in kept_keys]).stops() == expected
 
 
-def test_no_rank_is_certain_before_every_model_has_begun():
-    plan, plain = (small_plan(SIZES, SHARES, half_width=6, ranking=ranking) for ranking in (True, False))
-    some = [o for o in range(plan.total) if plan.cells[plan.task(o)[0]].model.name != "oracle"]
-
-    assert feed_ranked(plan, some).stops() == feed_ranked(plain, some).stops() != {}
-
-
 def test_planted_ranks_are_wrong_in_at_most_a_twentieth_of_the_sweeps(monkeypatch):
     """Published models, and models whose accuracies hardly differ, from tests/bench/planted_stopping.py, with fewer looks."""
     monkeypatch.setattr(stopping, "LOOK", 200)
@@ -173,17 +164,6 @@ def test_all_models_play_same_samples_first_and_scenarios_rotate():
     assert all(order == first for order in others)
     assert [scenario for scenario, _ in first] == ["ROD", "QD", "COCO"] * 2 + ["QD", "COCO", "QD"]
     assert [cell.condition.name for cell, _ in tasks[:4]] == [*BOTH, *BOTH]
-
-
-def test_drawn_order_is_stable_for_subsets():
-    ids = list(range(50))
-    all_ranks = dict(zip(ids, drawn_order(3, "QD", ids), strict=True))
-    part = [number for number in ids if number % 3]
-    ranks = dict(zip(part, drawn_order(3, "QD", part), strict=True))
-
-    assert sorted(all_ranks.values()) == ids
-    assert sorted(part, key=ranks.__getitem__) == sorted(part, key=all_ranks.__getitem__)
-    assert drawn_order(4, "QD", ids) != drawn_order(3, "QD", ids) != drawn_order(3, "COCO", ids)
 
 
 def test_unanswered_episodes_widen_interval():
@@ -255,27 +235,3 @@ def test_planted_sweeps_stop_early_cover_the_truth_and_are_not_biased():
 
     assert summary["intervals"] == 24 and summary["coverage %"] >= 95
     assert abs(summary["bias"]) < 1 and summary["half-width"] <= 3 and summary["stored %"] < 20
-
-
-@pytest.mark.parametrize("rule", [{"half_width": 6}, {"half_width": 9, "per": "cell"}])
-def test_stops_are_at_looks_and_only_once_these_are_known(rule):
-    """A model that is always right stops at the first look at which its interval is narrow, as soon as that look is known."""
-    plan = small_plan({"QD": 300}, models=("uniform",), **rule)
-    (first, *_) = range(len(plan.cells))
-    complete = StoppingRule(plan)
-    for ordinal in range(plan.total):
-        complete.add_answer(ordinal, Ending.CORRECT, True)
-    stop = complete.stops()[first]
-    assert stop % LOOK == 0 and complete.stops() == dict.fromkeys(range(len(plan.cells)), stop)
-    low, high = complete.bounds(complete.units[0], stop)
-    wider_low, wider_high = complete.bounds(complete.units[0], stop - LOOK)
-    assert high - low <= 2 * complete.units[0].half_width < wider_high - wider_low
-    right, share = [np.ones(300)], complete.units[0].half_width / 100
-    assert (low, high) == tuple(100 * end for end in stopping.bounds(right, [300], stop, share, stopping.ALPHA))
-
-    partial = StoppingRule(plan)
-    ordinals = sorted(range(300), key=lambda n: plan.ranks["QD"][n])
-    for known, ordinal in enumerate(ordinals[:stop], start=1):
-        partial.add_answer(ordinal, Ending.CORRECT, True)
-        assert partial.known_rounds(0) == known
-        assert partial.stops() == ({first: stop} if known == stop else {})

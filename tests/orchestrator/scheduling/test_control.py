@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.scheduling.commands import Demand, Lease, Recall, Start, Stop
+from orchestrator.scheduling.commands import Demand, Lease, Recall, Stop
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.placement import PAUSE_GRACE_S
 from orchestrator.scheduling.scheduler import Scheduler
@@ -66,59 +66,6 @@ def test_cancelled_episodes_are_not_leased_and_others_play_once(seed, death):
     played = {ordinal for ordinal in world.delivered if ordinal in everything}
     assert set(world.delivered.values()) <= {1}
     assert everything - gone <= played | world.given_up.keys()
-
-
-def test_cancel_recalls_episodes_from_leases():
-    schedule, commands = one_model()
-    leased = [ordinal for command in commands for ordinal in command.ordinals]
-
-    (recall,) = schedule.cancel("m", range(5, 100))
-
-    assert recall == Recall(1, tuple(ordinal for ordinal in leased if ordinal >= 5))
-    assert schedule.groups["m"].queued_count == 0
-
-
-def test_undelivered_cancelled_episodes_are_dropped_and_worker_stops():
-    schedule, commands = one_model()
-    schedule.cancel("m", range(100))
-    first, second = (command for command in commands if isinstance(command, Lease))
-    schedule.on_delivery(1, first.lease, first.ordinals[:3])
-
-    assert schedule.on_lease_end(1, first.lease) == []
-    assert not schedule.done, "the other lease is not over"
-    assert schedule.on_lease_end(1, second.lease) == [Stop(1)]
-    assert schedule.done
-
-
-def test_cancelled_episodes_of_dead_worker_are_not_replayed():
-    schedule, _ = one_model()
-    schedule.cancel("m", range(100))
-
-    assert schedule.on_death(1, "killed") == []
-    assert schedule.done
-
-
-def test_gpu_of_cancelled_model_goes_to_another():
-    work = {"a": list(range(50)), "b": list(range(50, 100))}
-    schedule = Scheduler(work, {name: Demand(0, 1, 1) for name in work}, 2, 1)
-    (start,) = schedule.on_begin()
-    waiting_model = "b" if start.group == "a" else "a"
-
-    commands = schedule.cancel(start.group, range(100))
-
-    assert [type(command) for command in commands] == [Stop, Start]
-    assert commands[1].group == waiting_model
-
-
-def test_suspects_of_cancelled_cell_are_dropped():
-    schedule, _ = one_model()
-    schedule.on_death(1, "killed")
-    assert schedule.groups["m"].suspects
-
-    schedule.cancel("m", range(100))
-
-    assert not schedule.groups["m"].suspects
-    assert schedule.done
 
 
 # -- pause, shares, nodes -----------------------------------------------------------------------------------
@@ -202,30 +149,6 @@ def test_model_resumed_within_grace_period_keeps_worker():
     again = schedule.hold("m", now=10.0)
 
     assert again and {type(command) for command in again} == {Lease}
-
-
-def test_gpu_of_paused_model_goes_to_waiting_model_at_once():
-    work = {"a": list(range(50)), "b": list(range(50, 100))}
-    schedule = Scheduler(work, {name: Demand(0, 1, 1) for name in work}, 2, 1)
-    (start,) = schedule.on_begin()
-    leases = schedule.on_ready(start.slot)
-    schedule.hold(start.group, paused=range(100))
-
-    commands = [command for lease in leases for command in schedule.on_lease_end(start.slot, lease.lease)]
-
-    assert [type(command) for command in commands] == [Stop, Start]
-
-
-def test_episodes_are_played_after_cancel_is_taken_back():
-    schedule = Scheduler({"m": list(range(10))}, {"m": Demand(0, 1, 1)}, 2, 1)
-    schedule.on_begin()
-    assert schedule.hold("m", withdrawn=range(10)) == [Stop(1)]
-    assert schedule.done
-
-    (start,) = schedule.hold("m")
-
-    assert isinstance(start, Start)
-    assert schedule.groups["m"].queued_count == 10
 
 
 def test_smaller_share_stops_workers_and_recalls_leases():

@@ -1,6 +1,6 @@
 """The exact commands after each single event: deaths, starts and deliveries."""
 
-from orchestrator.scheduling.commands import Abandon, Demand, Drop, GiveUp, Lease, Start, Stop
+from orchestrator.scheduling.commands import Abandon, Demand, GiveUp, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Place
 from orchestrator.scheduling.scheduler import MAX_LOSSES, Scheduler
 
@@ -87,14 +87,6 @@ def test_a_model_whose_every_worker_dies_before_a_reply_is_abandoned():
     assert commands == [Abandon("m", "TypeError: no")] and schedule.done
 
 
-def test_workers_that_die_together_count_as_one_loss():
-    schedule = one_group(range(50_000), gpus=3 * MAX_LOSSES, cpus=100)
-    starts = schedule.on_begin()
-    commands = ready_and_die(schedule, [start.slot for start in starts], 1.0)
-    assert len(starts) == 3 * MAX_LOSSES and schedule.groups["m"].losses == 1
-    assert not any(isinstance(command, Abandon) for command in commands)
-
-
 def test_workers_that_are_lost_with_their_nodes_say_nothing_about_the_model():
     """Also before the cluster's new size is known."""
     schedule = one_group(range(50_000), concurrency=16)
@@ -116,14 +108,6 @@ def test_a_delivered_episode_ends_the_losses_in_a_row():
     assert not schedule.groups["m"].abandoned
 
 
-def test_a_group_whose_other_worker_plays_is_not_abandoned():
-    schedule = one_group(range(100), gpus=2)
-    assert schedule.on_begin() == [Start(1, "m", Place("node-0")), Start(2, "m", Place("node-0"))]
-    schedule.on_ready(1)
-    for slot in (2, 3, 4, 5):
-        assert schedule.on_death(slot, "no") == [Start(slot + 1, "m", Place("node-0"))]
-
-
 def test_undelivered_episodes_wait_again_in_order():
     schedule = one_group(range(4), concurrency=4)
     schedule.on_begin(5.0)
@@ -139,16 +123,6 @@ def test_undelivered_episodes_wait_again_in_order():
     assert (group.played, group.busy_s, group.start_times) == (4, 5.0, [1.0])
 
 
-def test_a_late_and_a_silent_worker_are_dropped_at_their_times():
-    schedule = one_group(range(8), concurrency=8, rate=1.0)
-    schedule.on_begin(0.0)
-    schedule.on_ready(1, 0.0)
-
-    assert schedule.slots[1].due == {1: 900 + 8 * 8.0}
-    assert schedule.on_tick(900.0) == []
-    assert schedule.on_tick(901.0)[0] == Drop(1, "silent for 901 s")
-
-
 def test_cpus_bound_the_workers_and_one_at_least_may_start():
     policies = Scheduler({"m": range(1000)}, {"m": Demand(1, 0, rate=1.0)}, 3, 0)
     assert [type(command) for command in policies.on_begin()] == [Start] * 3
@@ -158,13 +132,6 @@ def test_cpus_bound_the_workers_and_one_at_least_may_start():
         "an engine without a GPU may ask for more CPUs than there are"
     )
     assert Scheduler({"m": range(9)}, {"m": Demand(8, 1)}, 3, 1).on_begin() == []
-
-
-def test_replicas_and_shares_bound_the_workers():
-    demand = Demand(0, 1, replicas=2, rate=1.0)
-    assert len(Scheduler({"m": range(9999)}, {"m": demand}, 2, 8).on_begin()) == 2
-    assert len(Scheduler({"m": range(9999)}, {"m": Demand(0, 1, rate=1.0)}, 2, 8, shares={"models": 3}).on_begin()) == 3
-    assert len(one_group([1, 2], gpus=8, rate=1.0).on_begin()) == 1, "two leases keep one worker busy"
 
 
 def test_cluster_without_nodes_is_waited_for_until_silence_timeout():

@@ -33,10 +33,6 @@ def test_group_waits_for_held_gpus_and_starts_when_they_are_free():
     assert scheduler.describe_wait(scheduler.groups["m"]) == ""
 
 
-def test_worker_goes_to_the_node_that_is_free():
-    assert schedule(held(6, 5, 4)).on_begin() == [Start(1, "m", Place("node-2"))]
-
-
 def test_worker_that_waits_in_ray_is_withdrawn_and_starts_again():
     """Two sweeps took the same free GPUs; Ray gave them to the other one, so the waiting worker has no failed start."""
     scheduler = schedule(held(0))
@@ -93,16 +89,6 @@ def test_wide_model_waits_for_a_wide_node_while_the_others_play():
     assert (
         scheduler.describe_wait(scheduler.groups["wide"]) == "waits up to 1 h for a node with 8 GPUs; the widest has 4"
     )
-
-
-def test_nodes_that_all_left_are_waited_for_from_their_loss_on():
-    scheduler = schedule(held(0), wait=HOUR)
-    scheduler.on_begin()
-    scheduler.on_nodes([], 2, 5 * HOUR)
-    for slot in (1, 2):
-        scheduler.on_death(slot, "its node is gone", 5 * HOUR)
-    assert scheduler.on_tick(6 * HOUR) == [] and not scheduler.done
-    assert scheduler.on_tick(6 * HOUR + 1) == [Abandon("m", "m needs 4 GPUs; the cluster has 0")]
 
 
 def test_gpus_that_others_take_and_free_do_not_restart_the_wait():

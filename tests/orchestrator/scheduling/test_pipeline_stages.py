@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.execution.model_packages import worker_options
-from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Recall, Start, Stop
+from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Start
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.resources import demands
 from orchestrator.scheduling.scheduler import Scheduler
@@ -57,15 +57,6 @@ def test_a_stage_takes_and_gives_back_its_share_of_each_node():
     assert set(nodes.free.values()) == {8}
 
 
-@pytest.mark.parametrize(
-    ("sizes", "gpus", "stages", "most"),
-    [((8, 8), 16, 2, 16), ((8, 4), 16, 2, 8), ((8, 8, 8), 24, 3, 24), ((4, 4), 12, 3, 8), ((8,), 16, 1, 8), ((), 16, 2, 0)],
-)  # fmt: skip
-def test_reach_counts_whole_stages(sizes, gpus, stages, most):
-    nodes = Nodes([Node(str(n), size) for n, size in enumerate(sizes)])
-    assert nodes.reach(gpus, stages) == most and (nodes.fit(gpus, stages) is not None) == (most >= gpus)
-
-
 # -- the scheduler ----------------------------------------------------------------------------------------------------
 def test_replica_is_started_on_two_nodes():
     scheduler = schedule(2)
@@ -95,31 +86,6 @@ def test_either_lost_node_takes_the_leases_back_once(lost):
     assert sorted(played) == list(range(8)) and scheduler.done
 
 
-def test_nodes_lost_while_it_starts_are_no_failed_starts():
-    scheduler = schedule(2)
-    scheduler.on_begin()
-    for number in range(1, 6):
-        assert (
-            only(Drop, scheduler.on_nodes(build_nodes(8), 0, 2.0 * number)) and not scheduler.groups["wide"].abandoned
-        )
-        assert scheduler.on_nodes(build_nodes(16), 0, 2.0 * number + 1) == [
-            Start(number + 1, "wide", Place(PAIR[0], None, PAIR))
-        ]
-
-
-def test_draining_one_node_drains_the_replica():
-    scheduler = schedule(2)
-    scheduler.on_begin()
-    scheduler.on_ready(1, 1.0)
-    (recall,) = only(Recall, scheduler.drain({"node-1"}, 2.0))
-    assert recall.slot == 1 and scheduler.slots[1].leaving
-
-    leases = list(scheduler.slots[1].leases)
-    ends = [command for lease in leases for command in scheduler.on_lease_end(1, lease, 3.0)]
-    assert ends[-1] == Stop(1) and not only(Start, ends), "node-0 alone is too narrow"
-    assert only(Start, scheduler.drain(set(), 4.0))
-
-
 def test_it_waits_for_nodes_and_is_abandoned_when_none_came():
     reason = "wide needs 16 GPUs in 2 stages of 8; the cluster has 8 in whole stages"
     assert schedule(1).on_begin() == [Abandon("wide", reason)]
@@ -132,16 +98,6 @@ def test_it_waits_for_nodes_and_is_abandoned_when_none_came():
         "the autoscaler is asked for a node per stage"
     )
     assert scheduler.on_tick(7199) == [] and scheduler.on_tick(7201) == [Abandon("wide", reason)]
-
-
-def test_wide_set_of_nodes_that_comes_later_is_used():
-    scheduler = schedule(1, {"wide": WIDE, "m": ONE}, wait=7200)
-    assert {start.group for start in scheduler.on_begin()} == {"m"}
-
-    assert Start(9, "wide", Place("node-1", None, ("node-1", "node-2"))) in scheduler.on_nodes(build_nodes(24), 0, 60.0)
-    assert schedule(1).on_begin() and schedule(2, shares={"models": 8}).on_begin() == [
-        Abandon("wide", "wide needs 16 GPUs in 2 stages of 8; the cluster has 8 in whole stages")
-    ]
 
 
 def test_narrow_workers_leave_both_nodes_and_nothing_starts_there_meanwhile():
@@ -161,24 +117,6 @@ def test_narrow_workers_leave_both_nodes_and_nothing_starts_there_meanwhile():
     assert start.group == "wide" and len(set(start.place.stages)) == 2, (
         "no narrow worker has taken a GPU before the wide one"
     )
-
-
-def test_gpus_that_others_hold_keep_it_waiting_and_reserve_nothing():
-    nodes = tuple(replace(node, held=held) for node, held in zip(build_nodes(16), (0, 1), strict=True))
-    queues = {"wide": range(9), "m": range(10**6, 10**6 + 10**4)}
-    scheduler = Scheduler(queues, {"wide": WIDE, "m": ONE}, 0, 16, nodes)
-
-    assert {start.group for start in scheduler.on_begin()} == {"m"} and not scheduler.reserved
-    assert (
-        scheduler.describe_wait(scheduler.groups["wide"]) == "waits for 16 GPUs in 2 stages of 8; 1 are held by others"
-    )
-
-
-def test_unplaced_replica_is_withdrawn_if_others_took_a_gpu_of_one_node():
-    scheduler = schedule(2)
-    scheduler.on_begin()
-    held = (build_nodes(16)[0], replace(build_nodes(16)[1], held=1))
-    assert scheduler.on_nodes(held, 0, 5.0) == [Stop(1)] and scheduler.groups["wide"].failed_starts == 0
 
 
 @pytest.mark.parametrize("seed", range(12))

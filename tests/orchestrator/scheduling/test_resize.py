@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.scheduling.commands import Demand, Recall, Start, Stop
-from orchestrator.scheduling.nodes import Place, build_nodes
+from orchestrator.scheduling.nodes import build_nodes
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Scheduler
 from sweeps.load import build
@@ -66,45 +65,6 @@ def test_joined_gpus_are_used_and_shares_of_the_dead_are_dropped():
     ready_all(scheduler, 260.0)
     assert gpus_in_use(scheduler) == {MODEL: 7, JUDGE: 1}
     assert scheduler.shares == {"models": 7} and scheduler.nodes.free == {"node-0": 0}
-
-
-def test_judge_that_died_with_its_node_gets_a_gpu_of_the_models():
-    """After the loss, models have all 8 GPUs that remain: one worker leaves after what it has begun, and the judge starts."""
-    sweep = judged_sweep("oeg")
-    scheduler = start(sweep, 16)
-    scheduler.on_begin()
-    ready_all(scheduler, 60.0)
-    assert gpus_in_use(scheduler) == {MODEL: 14}
-    scheduler.on_answers(JUDGE, range(300_000, 300_100), 61.0)
-    assert gpus_in_use(scheduler) == {MODEL: 14, JUDGE: 2}
-    judges = [slot for slot, worker in scheduler.slots.items() if worker.group.name == JUDGE]
-    assert {scheduler.slots[slot].place.node for slot in judges} == {"node-1"}
-
-    commands = resize(scheduler, sweep, 8, 70.0)
-    (recall,) = [command for command in commands if isinstance(command, Recall)]
-    for lease in list(scheduler.slots[recall.slot].leases):
-        commands += scheduler.on_lease_end(recall.slot, lease, 71.0)
-    assert Stop(recall.slot) in commands and gpus_in_use(scheduler) == {MODEL: 7, JUDGE: 1}
-
-
-def test_worker_keeps_the_cpus_it_started_with():
-    """8 CPUs on 8 GPUs are one each; 64 more CPUs on 8 more GPUs make it four for those that start then."""
-    sweep = build({"name": "t", "data": "d", "models": [MODEL]}, "t")
-    scheduler = Scheduler({MODEL: range(100_000)}, demands(sweep, 8, 8), 8, 8, build_nodes(8))
-    scheduler.on_begin()
-
-    scheduler.on_nodes(build_nodes(16), 72, 10.0, demands(sweep, 72, 16), {})
-    assert Counter(worker.cpus for worker in scheduler.slots.values()) == {1.0: 8, 4.0: 8}
-
-
-def test_engine_keeps_its_own_concurrency():
-    scheduler = Scheduler({"m": range(5000)}, {"m": Demand(0, 1, concurrency=8)}, 8, 1)
-    scheduler.on_begin()
-    scheduler.on_ready(1, 1.0, concurrency=77)
-
-    starts = scheduler.on_nodes(build_nodes(2), 8, 2.0, {"m": Demand(2, 1, concurrency=8)}, {})
-    assert starts == [Start(2, "m", Place("node-0"))]
-    assert (scheduler.groups["m"].demand.concurrency, scheduler.slots[2].cpus) == (77, 2)
 
 
 @pytest.mark.parametrize("seed", range(3))

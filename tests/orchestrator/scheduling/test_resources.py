@@ -90,29 +90,3 @@ def test_service_takes_one_caller_and_cpu_engine_all_cpus():
     assert on_cpus == [{"x": Demand(cpus, 0, 1)} for cpus in (1, 1, 6)]
     by_transformers = {**engine, "backend": "transformers"}
     assert demands(sweep(by_transformers, protocol="mcqa"), 6, 0) == {"x": Demand(1, 0, 6)}
-
-
-@pytest.mark.parametrize(
-    ("judge", "demand"),
-    [
-        ("rule-judge", Demand(0, 0, 1, 64, pool="judges")),
-        ("gpt-4.1", Demand(0, 0, 1, 64, pool="judges")),
-        ("qwen3-8b", Demand(4, 1, 64, 384, pool="judges")),
-    ],
-)
-def test_judge_replicas_take_resources_of_their_own_pool(judge, demand):
-    assert demands(sweep("internvl3-8b", judge=judge), 32, 8) == {
-        "internvl3-8b": Demand(4, 1, 64, 384, judge=f"judge:{judge}"),
-        f"judge:{judge}": demand,
-    }
-
-
-@pytest.mark.parametrize(
-    ("judge_gpus", "gpus", "reserved"), [(5, 8, 4), (3, 8, 2), (None, 8, 2), (None, 32, 4), (None, 40, 4)]
-)
-def test_gpus_reserved_for_judge_are_multiple_of_its_width(judge_gpus, gpus, reserved):
-    """5 GPUs set by the sweep hold two replicas; an eighth of 40 is 5 and also holds two."""
-    wide = {"name": "j", "source": "a/b", "gpus": 2}
-    spec = sweep("internvl3-8b", judge=wide, cluster={"judge_gpus": judge_gpus} if judge_gpus else {})
-
-    assert shares(spec, gpus)["models"] == gpus - reserved

@@ -291,15 +291,6 @@ def test_on_one_gpu_everything_is_written_before_the_judge_starts():
     assert len(world.delivered) == 6000
 
 
-def test_on_two_gpus_the_judge_reads_while_the_model_writes():
-    schedule = court(2, shares={"models": 1})
-    world = Court(schedule, Random(0))
-    world.take(schedule.on_begin())
-    while any(ordinal not in world.delivered for ordinal in range(3000)):
-        world.step()
-    assert sum(number >= 10_000 for number in world.delivered) > 500
-
-
 def test_judge_far_behind_holds_writers_back_for_a_while():
     schedule = court(2, shares={"models": 1}, pending=3 * MAX_UNREAD)
     world = Court(schedule, Random(0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from fractions import Fraction
 from random import Random
 
@@ -13,7 +12,6 @@ from orchestrator.scheduling.eviction import workers_to_evict
 from orchestrator.scheduling.nodes import Node, Nodes, Place
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.scheduling.state import WorkerGroup, WorkerSlot
 from sweeps.load import SweepError, build
 from tests.orchestrator.scheduling.test_placement import build_schedule
 from tests.simulated_schedule import FaultModel, simulate
@@ -72,19 +70,6 @@ def test_whole_model_evicts_workers_of_one_shared_gpu():
     assert workers_to_evict(slots, schedule.nodes, Demand(gpus=0.5)) == [], "who is as wide stays"
 
 
-def test_quarters_of_one_gpu_leave_for_a_half():
-    nodes = Nodes([Node("a", 2)])
-    slots = [
-        WorkerSlot(WorkerGroup("q", Demand(0, 0.25), deque()), Place("a", 1 + n // 4), float(n), ready=True)
-        for n in range(8)
-    ]
-    for slot in slots:
-        nodes.take("a", 0.25, slot.place.shared)
-    evicted = workers_to_evict(slots, nodes, Demand(gpus=0.5))
-
-    assert [slots.index(slot) for slot in evicted] == [0, 1]
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_mixed_sweep_plays_every_episode_once_without_overbooking(seed):
     """Ten models on 0.25 to 4 GPUs each play on nodes of 4 and 1 GPUs while a share of their workers dies or hangs."""
@@ -111,18 +96,6 @@ def test_mixed_sweep_plays_every_episode_once_without_overbooking(seed):
                   for node in ("big", "small")}  # fmt: skip
         assert wholes["big"] <= 4 and wholes["small"] <= 1
         assert all(part <= 1 for (_, shared), part in used.items() if shared is not None)
-
-
-def test_a_lost_node_takes_its_shared_gpus_along():
-    schedule = build_schedule({"h": (range(900), Demand(0, 0.5, 4))}, 0, nodes=[Node("a", 1), Node("b", 1)])
-    schedule.on_begin()
-    assert {(slot.place.node, slot.place.shared) for slot in schedule.slots.values()} == {("a", 1), ("b", 3)}
-    schedule.on_nodes([Node("b", 1)], 8, 5.0)
-    for slot in [n for n, worker in schedule.slots.items() if worker.place.node == "a"]:
-        schedule.on_death(slot, "its node is gone", 6.0)
-
-    assert schedule.nodes.free == {"b": 0} and {slot.place.node for slot in schedule.slots.values()} == {"b"}
-    assert schedule.nodes.shared[3].free == 0
 
 
 def sweep(gpus, **options):

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.tight_end import Load, choose_givers, tight_end
 from tests.simulated_schedule import simulate
 
@@ -22,24 +21,6 @@ def test_every_replica_starts_once():
     assert tight_end([], 4) == 0 and tight_end([load], 0) == math.inf
 
 
-def test_replicas_that_play_or_start_need_no_other_start():
-    load = Load(gpus=1, work=100, start=10, further=64, ready=1, starting=((4.0, 2),))
-
-    assert load.missing(10) == 100 - 10 - 2 * 6
-    assert tight_end([load], 3) == pytest.approx((100 + 2 * 4) / 3, rel=1e-3)
-    assert load.lacking(36) == 0 and load.lacking(20) == math.ceil((100 - 20 - 2 * 16) / (20 - 10)) == 5
-    assert load.lacking(5) == math.inf, "no further replica is ready by then"
-
-
-def test_slack_is_time_that_a_last_replica_keeps_its_gpus():
-    """Two groups of 95 s with starts of 5 s: on one GPU one after the other; the last replica of each keeps it 20 s longer."""
-    loads = [Load(1, 95, 5, 64)] * 2
-
-    assert tight_end(loads, 1) == pytest.approx(200, rel=1e-3)
-    assert tight_end([replace(load, slack=20) for load in loads], 1) == pytest.approx(240, rel=1e-3)
-    assert tight_end([replace(load, slack=20) for load in loads], 2) == pytest.approx(100, rel=1e-3), "nobody waits"
-
-
 def test_a_group_gives_only_what_others_can_use_and_itself_can_spare():
     early, late = Load(1, 100, 10, 64, ready=4), Load(1, 150, 10, 64, ready=1)
     loads = {"early": early, "late": late}
@@ -49,18 +30,6 @@ def test_a_group_gives_only_what_others_can_use_and_itself_can_spare():
     assert choose_givers(loads, ["late"], 60, leaving=1) == ["early"], "one leaves already"
     assert choose_givers(loads, ["late"], 26, leaving=0) == [], "it needs all four"
     assert choose_givers(loads | {"late": replace(late, gpus=2)}, ["late"], 60, leaving=0) == [], "too narrow"
-
-
-def test_no_replica_starts_for_a_group_that_ends_in_time():
-    """On three GPUs the long group of 900 s is the end; another replica of the short one would only start."""
-    pending = {"long": range(900), "short": range(900, 1200)}
-    demands = {
-        "long": Demand(0, 1, replicas=1, rate=1.0, start=30.0),
-        "short": Demand(0, 1, rate=1.0, start=30.0),
-    }
-    commands = Scheduler(pending, demands, 0, 3).on_begin()
-
-    assert sorted(command.group for command in commands) == ["long", "short"]
 
 
 def test_a_worker_ends_early_for_a_group_that_would_end_late():

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Start, Stop
-from orchestrator.scheduling.nodes import Node, Place
+from orchestrator.scheduling.commands import Abandon, Demand, Lease, Start, Stop
 from orchestrator.scheduling.scheduler import MAX_FAILED_STARTS, MAX_LOSSES, Scheduler
 from orchestrator.scheduling.state import SILENCE_TIMEOUT_S
 from tests.orchestrator.scheduling.test_scheduler import World
@@ -85,17 +84,6 @@ def test_waiting_for_loading_judge_is_not_silence():
     assert scheduler.on_tick(3600.0 + SILENCE_TIMEOUT_S / 3) == []
 
 
-def test_hung_judge_is_replaced_before_its_models_time_out():
-    scheduler = schedule(32, gpus=2)
-    scheduler.on_begin()
-    scheduler.on_ready(1, 0.0)
-    scheduler.on_ready(2, 0.0)
-    commands = scheduler.on_tick(SILENCE_TIMEOUT_S / 2 + 1)
-
-    assert [command.slot for command in commands if isinstance(command, Drop)] == [1]
-    assert started_groups(commands) == [JUDGE] and scheduler.slots[2].leases
-
-
 def test_judge_that_never_loads_abandons_its_models():
     scheduler = schedule(32, gpus=2)
     scheduler.on_begin()
@@ -133,30 +121,3 @@ def test_model_without_room_beside_judge_is_abandoned(gpus):
     assert scheduler.on_begin() == [
         Abandon("m", f"m needs {gpus} {of}; the cluster has {gpus - 1} in addition to 1 GPU for {JUDGE}")
     ]
-
-
-def test_judge_of_lost_node_restarts_on_new_node():
-    nodes = [Node("a", 1), Node("b", 1)]
-    demands = {"m": Demand(0, 1, judge=JUDGE), JUDGE: Demand(0, 1, pool="judges", standing_replicas=1, replicas=1)}
-    scheduler = Scheduler({"m": range(50), JUDGE: ()}, demands, 8, 2, nodes, {"models": 1})
-    begun = scheduler.on_begin()
-    starts = {command.group: command for command in begun if isinstance(command, Start)}
-    surviving_node = next(node for node in nodes if node.name == starts["m"].place.node)
-
-    assert scheduler.on_nodes([surviving_node], 8, 1.0) == []
-    assert scheduler.on_death(starts[JUDGE].slot, "its node is gone", 2.0) == [], "its GPU is the other's"
-    assert scheduler.on_nodes([surviving_node, Node("c", 1)], 8, 3.0) == [Start(3, JUDGE, Place("c"))]
-
-
-def test_judge_stops_while_its_models_are_paused():
-    scheduler = schedule(32, gpus=2)
-    scheduler.on_begin()
-    scheduler.on_ready(1)
-    leases = [command for command in scheduler.on_ready(2) if isinstance(command, Lease)]
-    scheduler.hold("m", paused=range(32), now=1.0)
-    for lease in leases:  # recalled episodes come back undelivered
-        scheduler.on_lease_end(2, lease.lease, 2.0)
-    scheduler.on_tick(3.0)
-    assert 1 not in scheduler.slots and not scheduler.done
-
-    assert started_groups(scheduler.hold("m", now=4.0)) == [JUDGE]

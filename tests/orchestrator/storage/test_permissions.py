@@ -24,9 +24,8 @@ def write_run_folder(folder: Path, data_folder: Path) -> dict[str, int]:
     """Write a run folder with every kind of file; return path -> mode."""
     runs.play_sweep(folder, runs.sweep(data_folder, ["uniform"], ["hint"], scenarios=["QD"], selection={"limit": 2}))
     write_status(folder, [], finished=True)
-    with open_attempt_log(folder) as log:
+    with open_attempt_log(folder):
         logging.getLogger("orchestrator.x").info("a line")
-        log.save("m", 1, "printed", lost=False)
     store = VerdictStore(folder)
     store.append(columns(verdict(1), verdict(2)))
     store.flush()

@@ -6,7 +6,8 @@ import pytest
 from ray.exceptions import RayTaskError
 
 from actors.engine.backend import BackendDied, ModelStopped
-from orchestrator.execution.loss_reason import last_line, loss_reason
+from actors.node.process_output import WorkerAddress
+from orchestrator.execution.losses import last_line, loss_reason
 
 
 def raised(cause: Exception) -> RayTaskError:
@@ -32,9 +33,9 @@ def test_an_error_is_its_last_line(problem: Exception, line: str) -> None:
 
 
 def test_output_is_named_only_where_the_worker_raised_nothing() -> None:
-    died = RuntimeError("the actor died")
+    died, address = RuntimeError("the actor died"), WorkerAddress("host", 7, "n", "", ("/w.out", "/w.err"))
 
-    assert loss_reason(died, "logs/worker-1.out") == "the actor died (its output: logs/worker-1.out)"
-    assert loss_reason(died, "") == "the actor died" and loss_reason(None, "") == "None"
-    assert loss_reason(ModelStopped("key refused"), "logs/worker-1.out") == "key refused"
-    assert loss_reason(raised(ValueError("no such model")), "logs/worker-1.out") == "no such model"
+    assert loss_reason(died, address) == "the actor died (its output: host:/w.err)"
+    assert loss_reason(died, None) == "the actor died" and loss_reason(None, None) == "None"
+    assert loss_reason(ModelStopped("key refused"), address) == "key refused"
+    assert loss_reason(raised(ValueError("no such model")), address) == "no such model"
