@@ -46,16 +46,10 @@ class Life:
 
 
 class Recorder:
-    """Looks at processes every few seconds, from a thread of its own.
+    """Looks at processes every few seconds, from a thread of its own; ``living`` returns their pids and names."""
 
-    ``living`` returns their pids and names, ``count_parts`` the number of durable parts.
-    """
-
-    def __init__(
-        self, living: Callable[[], Iterable[tuple[int, str]]], count_parts: Callable[[], int] = lambda: 0
-    ) -> None:
+    def __init__(self, living: Callable[[], Iterable[tuple[int, str]]]) -> None:
         self.living, self.lives = living, dict[tuple[int, str, str], Life]()
-        self.count_parts, self.parts = count_parts, list[tuple[float, int]]()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._record, name="growth", daemon=True)
 
@@ -70,7 +64,6 @@ class Recorder:
     def _record(self) -> None:
         began = time.monotonic()
         while not self._ended.wait(INTERVAL_S):
-            self.parts.append((time.monotonic() - began, self.count_parts()))
             for pid, name in self.living():
                 if (readings := read_process(pid)) is not None:
                     life = self.lives.setdefault((pid, start_ticks(pid), name), Life(name))
@@ -120,23 +113,3 @@ def table(lives: Iterable[Life]) -> tuple[list[str], bool]:
                 f"  [{low:+.1f}, {high:+.1f}]  bound {bound:.0f}{'' if low <= bound else '  GROWS'}"
             )
     return lines, flat
-
-
-def plot(recorder: Recorder, path: Path) -> None:
-    """Draw memory, handles and threads of every process, and the number of parts, over the minutes of a soak."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 10), layout="constrained")
-    axes = figure.subplots(len(BOUNDS) + 1, 1, sharex=True)
-    colors = {name: f"C{number}" for number, name in enumerate(sorted({life.name for life in recorder.lives.values()}))}
-    for axis, unit in zip(axes, BOUNDS, strict=False):
-        for life in recorder.lives.values():
-            minutes = [at / 60 for at in life.seconds]
-            axis.plot(minutes, life.measured[unit], color=colors[life.name], marker=".", markersize=2, linewidth=0.8)
-        axis.set_ylabel(unit)
-    for name, color in colors.items():
-        axes[0].plot([], [], color=color, label=name)
-    axes[0].legend(fontsize="small")
-    axes[-1].plot([at / 60 for at, _ in recorder.parts], [count for _, count in recorder.parts], color="black")
-    axes[-1].set(ylabel="durable parts", xlabel="minutes")
-    figure.savefig(path)

@@ -6,7 +6,6 @@ one driver lives through everything else, so that growth of its memory and handl
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -15,8 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
-from datetime import datetime
+from contextlib import ExitStack
 from pathlib import Path
 
 import polars as pl
@@ -26,8 +24,8 @@ from orchestrator.object_store.bucket import CACHE, Bucket
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
 from tests.benchmark import copy_benchmark
-from tests.chaos.ground import Ground, command_lines, parent, parts, tally
-from tests.chaos.growth import Recorder, plot, table
+from tests.chaos.ground import Ground, command_lines, parent, tally
+from tests.chaos.growth import Recorder, table
 from tests.chaos.services import REPLIES, VERDICTS, Answerer, answering
 from tests.chaos.storm import URL, Storm
 from tests.conftest import ENVIRONMENT
@@ -110,7 +108,7 @@ def main(hours: float, seed: int = 0) -> int:
             answerer.share = FAULTY
             answerer.pace(answerer.asked, hours * 3600)
         storm = Storm(ground, file, scratch, seed, served, bucket)
-        with Recorder(lambda: list_processes(ground, storm), lambda: len(parts(storm.out))) as recorder:
+        with Recorder(lambda: list_processes(ground, storm)) as recorder:
             storm.blow(hours * 3600)
             storm.finish()
         lines, right = outcome(storm, baseline)
@@ -125,7 +123,6 @@ def main(hours: float, seed: int = 0) -> int:
         *storm.crashes,
         sep="\n",
     )
-    save_record(storm, recorder, Path(tempfile.gettempdir()) / f"soak-{hours:g}h-{seed}")
     print("no growth" if growth and flat else "memory or handles GROW" if growth else "too short to judge growth")
     print("all is as undisturbed" if right else f"NOT as undisturbed; see {scratch}")
     if right:
@@ -142,24 +139,6 @@ def play_undisturbed(ground: Ground, file: Path, folder: Path, served: list[Answ
         f"undisturbed: {time.monotonic() - began:.0f} s, requests {[answerer.asked for answerer in served]}", flush=True
     )
     return folder
-
-
-def save_record(storm: Storm, recorder: Recorder, path: Path) -> None:
-    """Save the plot of growth, and the faults with their times for ``python -m tests.simulation replay``."""
-    plot(recorder, path.with_name(f"{path.name}.png"))
-    record = {"faults": storm.record, "codes": dict(storm.codes), "log": read_driver_logs(storm.out)}
-    path.with_name(f"{path.name}.json").write_text(json.dumps(record))
-    print(f"plot and faults are in {path}.png and {path}.json")
-
-
-def read_driver_logs(folder: Path) -> list[tuple[float, str]]:
-    """Return the lines of the driver's logs of all attempts, each with its seconds since 1970."""
-    lines = list[tuple[float, str]]()
-    for file in sorted(folder.glob("logs/attempt-*/driver.log")):
-        for line in file.read_text("utf-8", "replace").splitlines():
-            with suppress(ValueError):  # a line of a text of many lines has no time
-                lines.append((datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S,%f").timestamp(), line[24:]))
-    return lines
 
 
 def list_faults(storm: Storm) -> list[str]:

@@ -45,7 +45,6 @@ class Storm:
         self.log = scratch / "driver.txt"
         self.process: subprocess.Popen[str] | None = None
         self.played: Counter[str] = Counter()
-        self.record: list[tuple[float, str]] = []
         """Seconds since 1970, and the fault."""
         self.codes: Counter[int] = Counter()
         """Exit codes of drivers."""
@@ -90,7 +89,6 @@ class Storm:
             faults = {**self.steady, **(self.deadly if elapsed < DRIVERS * seconds else {})}
             name = self.chance.choice(list(faults))
             print(f"{elapsed:>6.0f} s  {len(parts(self.out)):>4} parts  {name}", flush=True)
-            self.record.append((round(time.time(), 1), name))
             faults[name]()
             self.played[name] += 1
 

@@ -1,7 +1,6 @@
 """Plays simulated runs: ``python -m tests.simulation SEEDS [FIRST]`` prints each failure as the source of a test.
 
-``python -m tests.simulation mutants [SEEDS]`` prints the first of SEEDS (10,000) seeds that finds each planted bug, and
-``python -m tests.simulation replay FILE`` plays what ``make soak`` did to a real cluster (``replay``).
+``python -m tests.simulation mutants [SEEDS]`` prints the first of SEEDS (10,000) seeds that finds each planted bug.
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ from pathlib import Path
 from tests.benchmark import copy_benchmark
 from tests.simulation import bucket_mutants  # noqa: F401 - registers its mutants
 from tests.simulation.mutants import MUTANTS, planted
-from tests.simulation.replay import replay
 from tests.simulation.schedule import Schedule, draw, shrink
-from tests.simulation.scripted import MORE_SAMPLES, SAMPLES, Benchmark
+from tests.simulation.scripted import SAMPLES, Benchmark
 from tests.simulation.world import World
 
 MEMORY = Path("/dev/shm")
@@ -111,16 +109,7 @@ def find_mutants(seeds: int) -> int:
     return min(missed, 1)
 
 
-def print_replay(path: Path) -> int:
-    """Replay what a soak did to a real cluster, and compare how the drivers reacted."""
-    with new_world(MORE_SAMPLES) as world:
-        print(*replay(world, path), sep="\n")
-    return 0
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "replay":
-        sys.exit(print_replay(Path(sys.argv[2])))
     if sys.argv[1] == "mutants":
         sys.exit(find_mutants(int(sys.argv[2]) if len(sys.argv) > 2 else MOST_SEEDS))
     sys.exit(play_seeds(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))

@@ -52,14 +52,8 @@ def _command(run: SimulatedRun, event: Event) -> bool:
 
 
 def _hit_driver(run: SimulatedRun, event: Event, driver: ObservedDriver) -> bool:
-    """Stop, kill or hold up the driver; return False if the event is another one."""
+    """Stop the driver or move its folder; return False if the event is another one."""
     match event.kind:
-        case "stand still":
-            run.ray.later(0.0, lambda: run.clock.stand_still(5.0 + 15.0 * event.value))
-        case "fill disk":
-            run.by_number["disk full"] = Event(event.attempt, "disk full", run.disk.operations + 1)
-        case "kill driver":
-            run.end_driver(event, is_power_loss=False)
         case "stop":
             driver.stop()
         case "move folder" if run.remote is None and run.folder.is_dir():

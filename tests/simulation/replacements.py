@@ -75,7 +75,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(
         actors.worker,
         "load_engine",
-        lambda model, *rest: ScriptedEngine(model, run.chance, run.poisoned, run.world.pace),
+        lambda model, *rest: ScriptedEngine(model, run.chance, run.poisoned),
     )
     replace(actors.worker, "freeze_heap", lambda: None)
     replace(episode_store, "MOST_SMALL", MOST_SMALL)
@@ -93,7 +93,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     before, policy = os.environ.get("RAY_ADDRESS"), asyncio.get_event_loop_policy()
     os.environ["RAY_ADDRESS"] = "simulated:1"
     asyncio.set_event_loop_policy(VirtualPolicy(run.clock, run.before_step))
-    logging.disable(logging.NOTSET if run.world.listens else logging.CRITICAL)
+    logging.disable(logging.CRITICAL)
     try:
         with run.disk.mounted(), contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
             yield

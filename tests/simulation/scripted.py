@@ -32,15 +32,15 @@ POLICIES = {"judge": "rule-judge", "speaker": "ask-properly"}
 class ScriptedEngine(Backend):
     """A policy that thinks for a random while of virtual time, and whose process ends at a ``poisoned`` episode."""
 
-    def __init__(self, model: ModelSpec, chance: Random, poisoned: Collection[str] = (), pace: float = 1.0) -> None:
+    def __init__(self, model: ModelSpec, chance: Random, poisoned: Collection[str] = ()) -> None:
         policy = model.source[8:] if model.backend == "builtin" else POLICIES.get(model.name, "uniform")
         self.policy, self.chance, self.poisoned = Baseline(policy), chance, poisoned
-        self.seconds, self.pace = SPEAKER_REPLY_S if model.name == "speaker" else REPLY_S, pace
+        self.seconds = SPEAKER_REPLY_S if model.name == "speaker" else REPLY_S
 
     async def reply(self, request: Request) -> Reply:
         if request.key in self.poisoned:
             current_actor.get().end()
-        await asyncio.sleep(self.pace * self.chance.uniform(*self.seconds))
+        await asyncio.sleep(self.chance.uniform(*self.seconds))
         return await self.policy.reply(request)
 
 
@@ -52,8 +52,6 @@ class Benchmark:
     samples: int = SAMPLES
     plans: dict[str, Plan] = field(default_factory=dict)
     expected: dict[str, bytes] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Sweep -> virtual seconds that its undisturbed run plays."""
     endings: dict[str, dict[str, str]] = field(default_factory=dict)
     """Sweep -> key -> how the episode ends if nothing goes wrong."""
     sweeps: dict[int, Sweep] = field(default_factory=dict)

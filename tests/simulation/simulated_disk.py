@@ -203,19 +203,6 @@ class SimulatedDisk:
             return flushed
         return written[: chance.randint(len(flushed), len(written))]
 
-    def damage_part(self, chance: Random) -> bool:
-        """Overwrite 16 bytes of a part between two attempts; return False if there is none."""
-        parts = sorted(
-            path for name in ("episodes", "turns", "verdicts") for path in self.folder.glob(f"{name}/*.parquet")
-        )
-        if parts:
-            path = chance.choice(parts)
-            content = bytearray(path.read_bytes())
-            start = chance.randrange(len(content) - 16)
-            content[start : start + 16] = chance.randbytes(16)
-            path.write_bytes(content)
-        return bool(parts)
-
     def restore(self, image: Image) -> None:
         """Put the folder into this state; all of it is durable from then on."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -55,10 +55,6 @@ class World:
     clock: VirtualClock = field(default_factory=VirtualClock)
     trace: list[str] = field(default_factory=list)
     """What happened in the last run, in order."""
-    pace: float = 1.0
-    """Factor on the seconds of a reply."""
-    listens: bool = False
-    """True if the product may log."""
 
     def play(self, schedule: Schedule) -> bytes:
         """Play a schedule to its end and return results.json; raises AssertionError if an invariant does not hold."""
@@ -75,7 +71,6 @@ class World:
         if sweep.name not in self.benchmark.expected:
             run = SimulatedRun(self, Schedule(seed))
             self.benchmark.expected[sweep.name] = run.play(is_first=True)
-            self.benchmark.seconds[sweep.name] = self.clock.now - run.began
         return self.benchmark.expected[sweep.name]
 
 
@@ -106,8 +101,6 @@ class SimulatedRun:
         """Keys of the episodes that a driver gave up."""
         self.promises = Promises()
         self.trace: list[str] = []
-        self.began = 0.0
-        """When the last driver began to play."""
         self.owed: list[tuple[str, str]] = []
         """Commands that end a pause or a drain, verb and target: the person sends them again if the driver died before."""
         self.image: Image | None = None
@@ -203,9 +196,6 @@ class SimulatedRun:
             self.remote.begin_attempt(events)
         elif self.moved.exists():
             move_back(self)
-        if any(event.kind == "damage" for event in events) and self.disk.damage_part(self.chance):
-            self.promises.suspended = True
-            self.note("damage")
         self.by_number = {event.kind: event for event in events}
         self.disk.skip_flushes = {int(e.at) for e in events if e.kind == "lying flush"}
         self.promises.suspended |= bool(self.disk.skip_flushes)
@@ -216,7 +206,7 @@ class SimulatedRun:
 
     def begin_events(self, driver: ObservedDriver) -> None:
         """Set the timers of an attempt's timed faults; the driver calls this when it begins to play."""
-        self.driver, self.began = driver, self.clock.now
+        self.driver = driver
         owed, self.owed = self.owed, []
         for verb, target in owed:
             self.owe(verb, target, 0.0)
