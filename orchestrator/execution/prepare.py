@@ -39,7 +39,7 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
     if reuse:
         _reuse_episodes(state, reuse)
     if retry:
-        count = len(requeue_episodes(state.store, state.plan, state.log.folder, retry))
+        count = requeue_episodes(state.store, state.plan, state.log.folder, retry)
         state.say(f"{count:,} {' and '.join(retry)} episodes are pending again")
     reused.drop_unstored(state.output)
     take_waiting_commands(state.output, state.plan)

@@ -8,7 +8,6 @@ import contextlib
 import os
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,8 +38,6 @@ CONNECT_TIMEOUT_S = 5.0
 GCS_TIMEOUT_S = 30.0
 REPEAT_S = 30.0
 """Seconds after which an unchanged request for nodes is sent again."""
-REPORT_INTERVAL_S = 10.0
-"""Seconds between two lines about a start of Ray that takes long."""
 
 
 def capacity() -> tuple[float, int]:
@@ -159,30 +156,12 @@ def connect(say: Callable[[str], None] = lambda line: None) -> None:
     address = ray_access.cluster_address()
     if ray.is_initialized():
         return
-    with report_duration(f"joining Ray at {address}" if address else "starting Ray", say):
-        _retry_init(address)
+    activity, began = f"joining Ray at {address}" if address else "starting Ray", time.monotonic()
+    say(f"{activity} ...")
+    _retry_init(address)
+    say(f"{activity} took {time.monotonic() - began:.1f} s")
     if address and (ports := ray_access.describe_open_ports(node_addresses())):
         say(ports)
-
-
-@contextlib.contextmanager
-def report_duration(activity: str, say: Callable[[str], None], interval: float = REPORT_INTERVAL_S) -> Iterator[None]:
-    """Report an activity at its start, every ``interval`` seconds, and at its end with the time it took."""
-    ended, started_at = threading.Event(), time.monotonic()
-
-    def report() -> None:
-        while not ended.wait(interval):
-            say(f"{activity} ... {time.monotonic() - started_at:.0f} s")
-
-    say(f"{activity} ...")
-    reporter = threading.Thread(target=report, daemon=True)
-    reporter.start()
-    try:
-        yield
-        say(f"{activity} took {time.monotonic() - started_at:.1f} s")
-    finally:
-        ended.set()
-        reporter.join()
 
 
 def _retry_init(address: str) -> None:

@@ -37,23 +37,18 @@ def requeue_episodes(
     plan: Plan,
     log_folder: Path,
     endings: Collection[Ending] = (Ending.FAILED,),
-    cells: Collection[str] | None = None,
-) -> list[int]:
-    """Make the episodes with these endings pending again, in ``cells`` or in all cells; return their ordinals.
+) -> int:
+    """Make the episodes with these endings pending again; return how many.
 
     Their rows are saved in ``log_folder``. After a crash, the same command makes the rest pending.
     """
     store.flush()
     selected = pl.col("ending").is_in([str(ending) for ending in endings])
-    if cells is not None:
-        selected &= pl.col("cell").is_in(cells)
     rows = stored_episodes(plan, store.folder).filter(selected).collect()
     if not rows.height:
-        return []
+        return 0
     record = log_folder / RECORD
     earlier = record.read_bytes() if record.exists() else b""
     safe_write.write(record, earlier + rows.select("key", "cell", "ending", "error").write_ndjson().encode())
-    keys, row_cells = set(rows["key"]), set(rows["cell"])
-    store.discard(keys)
-    indexes = (index for index, cell in enumerate(plan.cells) if cell.key in row_cells)
-    return [ordinal for index in indexes for ordinal, key in plan.numbered_keys(index) if key in keys]
+    store.discard(set(rows["key"]))
+    return rows.height

@@ -1,18 +1,16 @@
-"""Shows and records the progress of a sweep: a table on a terminal or in a notebook, lines elsewhere, ``live.json``, points."""
+"""Shows and records the progress of a sweep: a table on a terminal, lines elsewhere, ``live.json``, points."""
 
-import io
 import logging
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Self
 
 import polars as pl
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.live import Live
 
 from orchestrator.monitoring import render, snapshot
@@ -22,7 +20,6 @@ from orchestrator.storage.progress_log import Point, append_point
 
 LINE_INTERVAL_S, MAX_LINE_INTERVAL_S = 10.0, 60.0
 """Seconds between lines: a tenth of the elapsed time, within these bounds."""
-NOTEBOOK_COLUMNS = 110
 POINT_INTERVAL_S, POINTS = 2.0, 500
 """Seconds between two points at the start of a sweep, later its age / POINTS, so that the chart of days stays small."""
 
@@ -46,7 +43,7 @@ class Progress:
         totals = dict(planned.select("cell", "planned").iter_rows())
         self.rate_meter = snapshot.RateMeter(self._by_group(totals), self._by_group(before), self._by_group(errors))
         self.console = Console(stderr=True)
-        self.table: Live | NotebookTable | None = None
+        self.table: Live | None = None
         self.began = time.monotonic()
         self._printed, self._recorded, self._written = self.began, 0.0, 0.0
         self._done = 0
@@ -56,9 +53,6 @@ class Progress:
         self.began = self._printed = time.monotonic()
         if self.console.is_terminal:
             self.table = Live(console=self.console, auto_refresh=False, transient=True)
-        elif self.console.is_jupyter:
-            self.table = NotebookTable()
-        if self.table is not None:
             self.table.start()
         return self
 
@@ -125,29 +119,3 @@ class Progress:
         for cell, count in per_cell.items():
             counts[self.groups[cell]] += count
         return counts
-
-
-class NotebookTable:
-    """Shows a renderable under the running cell, with the interface of ``rich.live.Live``."""
-
-    def __init__(self) -> None:
-        self._display: Any = None
-
-    def start(self) -> None:
-        """Do nothing: the display appears with the first ``update``."""
-
-    def update(self, renderable: RenderableType, refresh: bool = True) -> None:
-        from IPython.display import display  # installed in every notebook
-
-        console = Console(width=NOTEBOOK_COLUMNS, file=io.StringIO(), force_jupyter=False, color_system=None)
-        with console.capture() as capture:
-            console.print(renderable)
-        text = capture.get()
-        content = {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
-        if self._display is None:
-            self._display = display(content, raw=True, display_id=True)
-        else:
-            self._display.update(content, raw=True)
-
-    def stop(self) -> None:
-        """Do nothing: the last table stays."""

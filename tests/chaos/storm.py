@@ -45,7 +45,6 @@ class Storm:
         self.log = scratch / "driver.txt"
         self.process: subprocess.Popen[str] | None = None
         self.played: Counter[str] = Counter()
-        """Seconds since 1970, and the fault."""
         self.codes: Counter[int] = Counter()
         """Exit codes of drivers."""
         self.problems: list[str] = []

@@ -1,8 +1,6 @@
 """A cluster that cannot be reached, or does not start, is tried again and then one sentence."""
 
-import re
 import socket
-import threading
 import time
 from types import SimpleNamespace
 
@@ -39,22 +37,3 @@ def test_invalid_address_is_one_sentence(monkeypatch, pauses, address):
     with pytest.raises(ClusterError) as raised:
         connect()
     assert "\n" not in str(raised.value) and "ray start --head" in str(raised.value)
-
-
-def test_long_steps_report_duration_and_failed_ones_are_not_done(monkeypatch, pauses):
-    messages: list[str] = []
-    with ray_cluster.report_duration("starting Ray", messages.append, interval=0.02):
-        while len(messages) < 3:
-            threading.Event().wait(0.01)
-    assert messages[0] == "starting Ray ..." and re.fullmatch(r"starting Ray \.\.\. \d+ s", messages[1])
-    assert re.fullmatch(r"starting Ray took \d+\.\d s", messages[-1])
-
-    def fails(address: str) -> None:
-        raise OSError("no room")
-
-    monkeypatch.setattr(ray_cluster, "_init", fails)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    messages.clear()
-    with pytest.raises(ClusterError, match=r"Ray does not start on this machine \(no room\)"):
-        connect(messages.append)
-    assert messages == ["starting Ray ..."]

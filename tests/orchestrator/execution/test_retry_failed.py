@@ -42,7 +42,7 @@ def test_failed_episodes_are_pending_again_and_their_reasons_kept(tmp_path, plan
     store_rows(store, plan, (5, 7, 12), Ending.FAILED)
     before = count_pending(store, plan)
 
-    assert len(requeue_episodes(store, plan, tmp_path)) == 3
+    assert requeue_episodes(store, plan, tmp_path) == 3
     assert count_pending(store, plan) == before + 3
     assert not episodes(tmp_path).filter(ending="failed").collect().height
     lines = [json.loads(line) for line in (tmp_path / "retried.jsonl").read_text().splitlines()]
@@ -67,7 +67,7 @@ def test_only_the_named_endings_are_pending_again(tmp_path, plan):
         store_rows(store, plan, ordinals, ending)
     before = count_pending(store, plan)
 
-    assert len(requeue_episodes(store, plan, tmp_path, parse_endings("overflow,truncated,unprocessable"))) == 3
+    assert requeue_episodes(store, plan, tmp_path, parse_endings("overflow,truncated,unprocessable")) == 3
     assert count_pending(store, plan) == before + 3
     assert episodes(tmp_path).collect()["ending"].to_list() == ["limit"]
     store.close()
@@ -124,7 +124,7 @@ def test_a_crash_while_taking_back_leaves_each_episode_failed_or_pending(tmp_pat
     again = EpisodeStore(tmp_path)
     requeued = 6 - episodes(tmp_path).filter(ending="failed").collect().height
     assert count_pending(again, plan) == plan.total - 12 + requeued
-    assert len(requeue_episodes(again, plan, tmp_path)) == 6 - requeued
+    assert requeue_episodes(again, plan, tmp_path) == 6 - requeued
     assert count_pending(again, plan) == plan.total - 6
     assert episodes(tmp_path).filter(pl.col("ending") == "correct").collect().height == 6
     again.close()
