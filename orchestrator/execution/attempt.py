@@ -13,12 +13,11 @@ import polars as pl
 
 from envs.types import Ending
 from orchestrator.datasets.staging import pin_data
-from orchestrator.execution import prepare
+from orchestrator.execution import prepare, startup_checks
 from orchestrator.execution.attempt_state import AttemptState
 from orchestrator.execution.score import AttemptOutcome, write_judge_scores, write_outcome
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import open_attempt_log
-from orchestrator.inspection import overflow
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
@@ -27,8 +26,6 @@ from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset
 from orchestrator.tracking.tracker import Tracker
-from sweeps.load import skipped_products
-from sweeps.registry import describe_code, describe_requirements
 from sweeps.spec import Judge, Sweep
 
 CLOSE_TIMEOUT_INTERRUPTED_S = 2.0
@@ -55,11 +52,7 @@ def run(
     check_wording(sweep.judge if sweep.is_judged else None)
     plan = build_plan(sweep)
     with lock.hold(output, "run"), nullcontext(signals) if signals else StopSignals() as stop:
-        code = (
-            text for model in sweep.models_and_judge for text in (describe_code(model), describe_requirements(model))
-        )
-        left_out = (f"left out: {reason}" for reason in (*skipped_products(sweep), *plan.left_out))
-        for line in (*filter(None, code), *left_out, *overflow.lines(plan)):
+        for line in startup_checks.warnings(sweep, plan):
             say(line)
         with open_attempt(sweep, plan, output, say, update, stop) as attempt:
             return attempt.run(retry, reuse)
@@ -112,8 +105,8 @@ class Attempt(AttemptState):
         prepare.find_pending(self, retry, reuse)
         prepare.announce(self)
         if not play:
-            prepare.check_weights(self)
-            prepare.check_models(self)
+            startup_checks.check_weights(self)
+            startup_checks.check_models(self)
             if self.reasons and not self._can_go_on():
                 return write_outcome(self)
         with self._tracked() as tracker:
@@ -143,7 +136,7 @@ class Attempt(AttemptState):
         self.say(f"{self.sweep.name}: {len(backlog):,} answers to judge with {queue.key}")
         if backlog:
             low_kappa = {queue.group: queue.stop_reason} if queue.stop_reason else {}
-            self.reasons = {**prepare.find_startup_errors(self.sweep, (), judge), **low_kappa}
+            self.reasons = {**startup_checks.find_startup_errors(self.sweep, (), judge), **low_kappa}
             if not self.reasons:
                 self._play_on_ray()
             for reason in self.reasons.values():

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from envs.errors import RunFolderError
-from orchestrator.execution import prepare
+from orchestrator.execution import startup_checks
 from orchestrator.inspection.certificate import Certificate, add_certificate, read_certificates
 from orchestrator.planning.plan import judge_group
 from orchestrator.storage.episode_store import EpisodeStore
@@ -40,7 +40,7 @@ GOOD = {"hub": {"source": "org/m", "revision": "a" * 40, "backend": "transformer
 def no_cluster(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(prepare, "_has_joined_cluster", lambda: False)
+    monkeypatch.setattr(startup_checks, "_has_joined_cluster", lambda: False)
     monkeypatch.chdir(ROOT)
 
 
@@ -54,13 +54,15 @@ def build_sweep(data="nowhere", extra=()):
 
 def test_startup_errors_are_reported(capsys):
     pytest.importorskip("transformers", reason="the extra `transformers` is not installed")
-    errors = prepare.find_startup_errors(build_sweep(), {*WRONG, *GOOD, "builtin"}, None)
+    errors = startup_checks.find_startup_errors(build_sweep(), {*WRONG, *GOOD, "builtin"}, None)
     lines = capsys.readouterr().err.splitlines()
 
     assert errors.keys() == WRONG.keys() and len(lines) == len(WRONG)
     for name, (_, why) in WRONG.items():
         assert why in errors[name] and any(line.startswith(f"{name}: ") and why in line for line in lines)
-    assert prepare.find_startup_errors(build_sweep(), {"hub"}, None) == {}, "what is played already is not asked for"
+    assert startup_checks.find_startup_errors(build_sweep(), {"hub"}, None) == {}, (
+        "what is played already is not asked for"
+    )
 
 
 def test_model_beyond_the_sweeps_own_limit_is_left_out_also_on_a_cluster(monkeypatch, capsys):
@@ -68,11 +70,11 @@ def test_model_beyond_the_sweeps_own_limit_is_left_out_also_on_a_cluster(monkeyp
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     models = [{"name": name, "source": "org/m", "gpus": gpus} for name, gpus in (("wide", 4), ("narrow", 2))]
     table = {"name": "t", "data": "nowhere", "models": ["wide", "narrow"], "model": models, "cluster": {"gpus": 2}}
-    errors = prepare.find_startup_errors(build(table, "a test"), {"wide", "narrow"}, None)
+    errors = startup_checks.find_startup_errors(build(table, "a test"), {"wide", "narrow"}, None)
 
     assert errors == {"wide": "it needs 4 GPUs, and cluster.gpus = 2 allows fewer; raise cluster.gpus"}
     assert "wide: it needs 4 GPUs" in capsys.readouterr().err
-    assert prepare.find_startup_errors(build(table, "a test"), {"narrow"}, None) == {}
+    assert startup_checks.find_startup_errors(build(table, "a test"), {"narrow"}, None) == {}
 
 
 KEYLESS, FOLDERLESS = "OPENAI_API_KEY is not set", "folder /nowhere/judge does not exist"
@@ -101,7 +103,7 @@ def test_a_judge_that_cannot_read_leaves_the_writers_alone(source, stop_reason, 
     pytest.importorskip("transformers", reason="the extra `transformers` is not installed")
     spec = judged_by(source, "oeg")
     state = state_of(spec, {"hub": [0]}, queue := queue_of(spec, stop_reason))
-    prepare.check_models(state)
+    startup_checks.check_models(state)
 
     assert state.reasons == ({"judge:j": reason} if reason else {})
     assert state.judge_queue is (None if reason else queue)
@@ -110,14 +112,14 @@ def test_a_judge_that_cannot_read_leaves_the_writers_alone(source, stop_reason, 
 def test_writers_that_need_the_judge_between_turns_stop_with_it(capsys):
     pytest.importorskip("transformers", reason="its engine is not installed")
     state = state_of(judged_by("/nowhere/judge", "oeg-multi"), {"keyless": [0], "hub": [1]})
-    prepare.check_models(state)
+    startup_checks.check_models(state)
 
     assert state.reasons == {
         "keyless": KEYLESS, "hub": f"its judge cannot start: {FOLDERLESS}", "judge:j": FOLDERLESS,
     }  # fmt: skip
     assert "hub" not in capsys.readouterr().err, "the judge's own line says it"
     state = state_of(judged_by("org/j", "oeg-multi"), {"hub": [1]})
-    prepare.check_models(state)
+    startup_checks.check_models(state)
     assert state.reasons == {}
 
 
@@ -142,16 +144,16 @@ def played(tmp_path):
 
 def test_weights_other_than_the_runs_stop_what_it_has_played(played):
     with pytest.raises(RunFolderError, match=r"run was played with weights sha256:000000000000 of own, but .*/own has"):
-        prepare.check_weights(played)
+        startup_checks.check_weights(played)
     assert read_weights(played.output).keys() == read_certificates(played.output).keys() == {"own"}
 
 
 def test_weights_are_compared_of_pending_models_on_one_machine(played, monkeypatch):
     played.pending = {"new": [1]}
-    prepare.check_weights(played)
+    startup_checks.check_weights(played)
     monkeypatch.setenv("RAY_ADDRESS", "auto")
     played.pending = {"own": [0]}
-    prepare.check_weights(played)
+    startup_checks.check_weights(played)
 
 
 def test_missing_key_is_reported_before_ray_and_at_the_end(demo_data, tmp_path):
