@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from envs.plural import pluralize
+
 SHOWN = 3
 """Number of bad lines whose reasons a record keeps."""
 
@@ -38,7 +40,7 @@ class SkippedLines:
 
     def __str__(self) -> str:
         rest = f"; and {self.lines - len(self.first)} more" if self.lines > len(self.first) else ""
-        return f"{bad_line_count(self.lines)} of {self.scenario}: {'; '.join(self.first)}{rest}"
+        return f"{pluralize(self.lines, 'bad line')} of {self.scenario}: {'; '.join(self.first)}{rest}"
 
     @property
     def identity(self) -> tuple[str, int, str]:
@@ -70,7 +72,7 @@ def refusal(problems: Sequence[Problem], folder: object) -> str:
         return f"{problems[0]}{rest}"
     return (
         f"{problems[0]}{rest}; correct the file, or type --set skip_bad=true (in a sweep file: skip_bad = true) to"
-        f" leave {bad_line_count(len(problems))} out"
+        f" leave {pluralize(len(problems), 'bad line')} out"
     )
 
 
@@ -78,12 +80,8 @@ def skipped_note(problems: Sequence[Problem]) -> str:
     """Return a note for a missing sample, whose line may be a bad one; empty if no line was skipped."""
     if not problems:
         return ""
-    return f" ({bad_line_count(len(problems))} of its file left out: `proactive-sweep data check` lists them; {problems[0]})"
-
-
-def bad_line_count(lines: int) -> str:
-    """``1 bad line``, ``1,204 bad lines``."""
-    return "1 bad line" if lines == 1 else f"{lines:,} bad lines"
+    count = pluralize(len(problems), "bad line")
+    return f" ({count} of its file left out: `proactive-sweep data check` lists them; {problems[0]})"
 
 
 def _hash(numbers: Iterable[int]) -> str:

@@ -12,7 +12,7 @@ from envs.bad_lines import Problem
 from envs.plural import pluralize
 from envs.render import PictureHeader, Renderer, UnreadablePicture, crop_bounds
 from envs.samples import BadData, is_evaluated, lines_file, read_samples
-from envs.scenario import LastImageSettles, Scenario, suggestions
+from envs.scenario import LastImageSettles, suggestions
 from envs.types import ImageRef, Mode, Sample, State
 
 FOREIGN = {
@@ -53,14 +53,6 @@ class Report:
         yield pluralize(len(self.problems), "problem") if self.problems else "all good"
 
 
-def _suggest_folder(folder: Path) -> str:
-    """Suggest the sibling folder with the closest name, or else the command that draws the demo benchmark."""
-    names = [path.name for path in folder.parent.glob("*/")] if folder.parent.is_dir() else []
-    if close := get_close_matches(folder.name, names, n=1):
-        return f"did you mean {folder.parent / close[0]}?"
-    return f"`proactive-sweep data demo {folder}` draws a small benchmark there"
-
-
 def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: bool = False) -> Report:
     """Check a data folder; ``deep`` decodes pictures instead of only reading their headers.
 
@@ -70,7 +62,10 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     if unknown:
         raise BadData(f"there is no scenario {unknown[0]!r}; {', '.join((*SCENARIOS, *installed_scenarios()))} exist")
     if not folder.is_dir():
-        raise BadData(f"there is no folder {folder}; {_suggest_folder(folder)}")
+        names = [path.name for path in folder.parent.glob("*/")] if folder.parent.is_dir() else []
+        close = [f"did you mean {folder.parent / name}?" for name in get_close_matches(folder.name, names, n=1)]
+        remedy = close or [f"`proactive-sweep data demo {folder}` draws a small benchmark there"]
+        raise BadData(f"there is no folder {folder}; {remedy[0]}")
     problems: list[Problem] = []
     samples, pictures = {}, {}
     headers: list[PictureHeader] = []
@@ -172,15 +167,10 @@ def reachable_states(sample: Sample) -> Iterator[State]:
     queue, visited = deque([game.initial(sample)]), set()
     while queue:
         state = queue.popleft()
-        position = _position(game, state)
+        turn = state.turn if isinstance(game, LastImageSettles) else 0  # the last turn of these is special
+        position = (state.frame, state.last, state.across, state.along, turn)
         if state.ending is not None or position in visited:
             continue
         visited.add(position)
         yield state
         queue += [game.step(sample, state, ask)[0] for ask in game.askable(sample, state)]
-
-
-def _position(game: Scenario, state: State) -> tuple[object, ...]:
-    """Return the part of the state that play depends on, with the turn only where the last turn is special."""
-    turn = state.turn if isinstance(game, LastImageSettles) else 0
-    return state.frame, state.last, state.across, state.along, turn

@@ -58,12 +58,6 @@ def test_no_ratio_on_a_busy_machine():
     assert sentence == "x: ours / theirs, turns/s: no ratio, other programs used 46% of the processors (10% is allowed)"
 
 
-def test_ratio_to_zero_is_refused():
-    """In cell order, a cache smaller than a cell reuses no token."""
-    sentence = ratio(Row("x", "%", "plan", (45.9,)), Row("x", "%", "cells", (0.0,)), Others(shares=[0.01]))
-    assert sentence == "x: plan / cells, %: no ratio to 0"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"), [(["nosuch"], "'nosuch'"), (["sweep", "--rounds", "0"], "at least 1")]
 )

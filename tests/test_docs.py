@@ -10,7 +10,6 @@ import pytest
 from envs.installed import offers
 from orchestrator.cli.main import app
 from sweeps.conditions import CONDITIONS
-from sweeps.endpoint import Endpoint
 from sweeps.load import build, load
 from sweeps.shipped import resolve_sweep
 from tests.elsewhere import working_folder
@@ -79,42 +78,6 @@ def test_the_snippets_are_as_short_as_the_page_says_and_make_sweeps():
         assert [cell.model.name for cell in sweep.cells()] == [entry["name"]] * 14
 
     assert LINES == [5, 6, 4, 3]
-
-
-def test_an_endpoint_needs_neither_backend_nor_gpus():
-    served = build({**TABLES[-1], "model": [MODELS[2]]}, "mine.toml").models[0]
-    own = build({**TABLES[-1], "model": [{**MODELS[2], "backend": "openai", "gpus": 2}]}, "mine.toml").models[0]
-
-    assert (served.backend, served.gpus) == ("openai", 0) and own.gpus == 2
-    assert served.endpoint == Endpoint(base_url="http://localhost:8000/v1", key_env="")
-    assert build({**TABLES[-1], "model": [MODELS[1]]}, "mine.toml").models[0].lora == "/models/my-adapter"
-
-
-def test_the_five_lines_play_the_embedded_model(demo_data):
-    pytest.importorskip("torch", reason="the extra `transformers` is not installed")
-    import asyncio
-
-    from actors.engine.registry import open_engine
-    from actors.playing.episode_runner import EpisodeRunner
-    from orchestrator.planning.build_plan import build_plan
-
-    entry = MODELS[0] | {
-        "source": str(ROOT / "extras/demo/proactive_demo/embedded"),
-        "backend": "transformers",
-        "gpus": 0,
-    }
-    table = {"data": str(demo_data), "scenarios": ["QD"], "model": [entry], "selection": {"limit": 2}}
-    plan = build_plan(build(table, "mine.toml"))
-
-    async def play():
-        backend = open_engine(plan.cells[0].model, demo_data)
-        try:
-            return [batch async for batch in EpisodeRunner(plan, {"mine": backend}, 2).play(range(plan.total))]
-        finally:
-            await backend.close()
-
-    played = asyncio.run(play())
-    assert sum(len(batch.ordinals) for batch in played) == 2
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)

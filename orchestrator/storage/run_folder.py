@@ -22,9 +22,10 @@ from typing_extensions import TypedDict
 
 from actors.text.printable import list_first
 from actors.text.redaction import redact_address, redact_addresses
-from envs.bad_lines import SkippedLines, bad_line_count, parse_skipped_lines
+from envs.bad_lines import SkippedLines, parse_skipped_lines
 from envs.errors import DamagedRunError, RunFolderError
 from envs.json_text import parse_json
+from envs.plural import pluralize
 from orchestrator.storage import checksums, lock, safe_write
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.planned_episodes import KEY, filter_planned, key_chunks
@@ -222,7 +223,7 @@ def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Se
 
 
 def _describe_left_out(left_out: Sequence[SkippedLines]) -> str:
-    return ", ".join(f"{bad_line_count(lines.lines)} of {lines.scenario}" for lines in left_out) or "no bad line"
+    return ", ".join(f"{pluralize(lines.lines, 'bad line')} of {lines.scenario}" for lines in left_out) or "no bad line"
 
 
 def _has_parts(folder: Path) -> bool:

@@ -4,6 +4,7 @@ import pytest
 
 from sweeps.registry import registry
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # the two engines take half a minute to import
 OPEN = {name: model for name, model in registry().items() if model.backend in ("vllm", "transformers")}
 
 

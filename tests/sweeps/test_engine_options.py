@@ -62,6 +62,8 @@ def test_ordinary_options_and_every_shipped_model_pass() -> None:
     assert not [name for name, entry in {**registry(), **judges()}.items() if unsafe_keys(entry)]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_every_safe_option_is_one_of_the_engine() -> None:
     """A misspelled name in the list would refuse what a user needs."""
     arguments = pytest.importorskip("vllm.engine.arg_utils", reason="the extra 'vllm' is not installed").AsyncEngineArgs

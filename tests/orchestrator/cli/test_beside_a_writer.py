@@ -26,7 +26,7 @@ from tests.orchestrator.cli.test_cli import call
 from tests.orchestrator.report import runs
 from tests.orchestrator.storage.test_episode_store import checked_ids
 
-LEAST_S = 6.0
+LEAST_S = 3.0
 """For which the commands are typed over and over."""
 SWEEP = """# A test.
 name = "beside"

@@ -186,11 +186,11 @@ def read_spoiled_folders(paths, tmp_path: Path, count: int, seed: int, commands=
 
 
 def test_odd_arguments(paths):
-    run_random_lines(paths, 80, seed=0)
+    run_random_lines(paths, 50, seed=0)
 
 
 def test_odd_files_of_a_run_folder(paths, tmp_path):
-    read_spoiled_folders(paths, tmp_path, 40, seed=0)
+    read_spoiled_folders(paths, tmp_path, 30, seed=0)
 
 
 @pytest.mark.long
