@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 from pydantic import TypeAdapter
 
-from actors.engine.backend import Backend, LocalBackend, Message, Overflow, Reply, Request, Unprocessable, images_of
+from actors.engine.backend import (
+    Backend,
+    LocalBackend,
+    Message,
+    ModelInput,
+    Overflow,
+    Reply,
+    Request,
+    Unprocessable,
+    images_of,
+)
 from actors.engine.baselines import Baseline
 from actors.engine.image_loader import PictureLoader
 from actors.engine.weights import loaded_weights, setting_hashes
@@ -120,6 +130,8 @@ async def _certify_request(
         if (engine := await backend.model_input(request)) is not None:
             decoding, dtype = TypeAdapter(dict[str, Any]).dump_python(dict(engine.decoding), mode="json"), engine.dtype
             fields |= {"engine": engine.hashes, "decoding": decoding, "raw_pixels": engine.raw_pixels}
+            if isinstance(backend, LocalBackend) and await _drops_pictures(request, backend, engine):
+                raise Unprocessable("the prompt has no token for its pictures: the chat template drops them")
             if call is not None and not request.tools:
                 pictures = await load_package_pictures(loader, request.messages)
                 hashes, repeats = await asyncio.to_thread(call.hashes, request.messages, pictures, engine)
@@ -128,6 +140,16 @@ async def _certify_request(
         fields |= {"error": error_text(problem), "overflows": isinstance(problem, Overflow)}
     images = images_of(request.messages)
     return CertifiedRequest(sample=request.situation.sample.id, pictures=len(images), **fields), dtype
+
+
+async def _drops_pictures(request: Request, backend: Backend, engine: ModelInput) -> bool:
+    """Return True if the token ids of a prompt are the same without its pictures."""
+    bare = request._replace(messages=tuple(message._replace(images=()) for message in request.messages))
+    try:
+        alone = await backend.model_input(bare) if images_of(request.messages) else None
+    except Exception:  # the model may need a picture
+        return False
+    return alone is not None and bool(alone.ids) and alone.ids == engine.ids
 
 
 async def load_package_pictures(loader: PictureLoader, messages: Sequence[Message]) -> Mapping[ImageRef, Image.Image]:

@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from actors.engine.backend import Message
 from actors.engine.baselines import POLICIES
 from actors.engine.decoding import unfollowed_fields
+from envs.types import ImageRef
 from orchestrator.datasets.checkpoint_listing import read_model
 from orchestrator.datasets.remote_files import FetchError
 from orchestrator.inspection import engines
@@ -83,7 +85,7 @@ def check(
     """
 
     def row(model: ModelSpec) -> Check:
-        cells = _cells(model, sweep.samplings(model.name) if sweep else (), gpu)
+        cells = _cells(model, sweep.samplings(model.name) if sweep else (), gpu, packages)
         return Check(
             model.name, {name: "-" if name == "packages" and not packages else cells.get(name, "-") for name in CELLS}
         )
@@ -98,8 +100,11 @@ def local_fault(model: ModelSpec, samplings: Sequence[Sampling] = ()) -> str:
     return Check("", cells).fault or engines.install_sentence(model, engines.missing_package(model, None))
 
 
-def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "") -> dict[str, str]:
-    """Return the cells of a model; without a GPU type, only those that this disk and a service tell."""
+def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", renders: bool = False) -> dict[str, str]:
+    """Return the cells of a model; without a GPU type, only those that this disk and a service tell.
+
+    ``renders`` tries the chat template, for which transformers is imported.
+    """
     if model.backend == "openai":
         cells = {"source": service_cell(model), "architecture": "ok: the service's", "license": "the provider's terms"}
         return {**cells, "images": _images(model, Checkpoint({})), "fit": "ok: no GPU"}
@@ -116,7 +121,7 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "") -> di
         "source": facts.source,
         "architecture": _architecture(model, checkpoint),
         "images": _images(model, checkpoint),
-        "template": _template(model, checkpoint),
+        "template": _template(model, checkpoint, renders),
         "decoding": _decoding(checkpoint, samplings),
         "fit": _fit(model, facts.weights, gpu) if gpu else "unknown",
         "packages": _packages(model, checkpoint),
@@ -226,16 +231,31 @@ def _images(model: ModelSpec, checkpoint: Checkpoint) -> str:
     return f"ok: {model.max_images or 'any number'}{room}"
 
 
-def _template(model: ModelSpec, checkpoint: Checkpoint) -> str:
+def _template(model: ModelSpec, checkpoint: Checkpoint, renders: bool) -> str:
     """Return the cell of the chat template: whether there is one, and whether it takes functions."""
     if (template := checkpoint.template) is None:
         return "unknown"
+    if template and renders and _drops_pictures(model, checkpoint):
+        return "no: the prompt has no token for its pictures: the chat template drops them"
     if template:
         functions = "with functions" if "tools" in template else "no functions"
         return f"{'no' if 'no functions' in checkpoint.limits(model) else 'ok'}: {functions}"
     if model.backend == "vllm" and not engines.engine_has_template(checkpoint):
         return 'no: it has no chat template, which vLLM needs; write backend = "transformers"'
     return "ok: none, one question with one picture"
+
+
+def _drops_pictures(model: ModelSpec, checkpoint: Checkpoint) -> bool:
+    """Return True if the chat template renders a question alike with and without its picture, on transformers."""
+    if model.backend != "transformers" or checkpoint.reads_text_only:
+        return False
+    try:
+        from actors.engine.hf.template import template_text
+
+        shown, bare = (template_text(model, [Message("user", "?", images)]) for images in ((ImageRef("a"),), ()))
+    except Exception:  # transformers is missing, or the template raises without a picture
+        return False
+    return shown is not None and shown == bare
 
 
 def _decoding(checkpoint: Checkpoint, samplings: Sequence[Sampling]) -> str:
