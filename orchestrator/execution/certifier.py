@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from actors.text.printable import printable
-from actors.trial.certify import LIMIT_S
 from orchestrator.execution.worker_pool import WorkerHandle, record_inputs
 from orchestrator.inspection.certificate import add_certificate, describe_change
 from orchestrator.planning.plan import Plan
 from sweeps.spec import ModelSpec
 
-TIMEOUT_S = LIMIT_S + 60.0
-"""Seconds that a worker may take: the limit after which it begins no request, and time for the request in progress."""
+TIMEOUT_S = 360.0
+"""Seconds that a worker may take."""
 
 log = logging.getLogger(__name__)
 

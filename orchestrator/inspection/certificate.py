@@ -16,13 +16,6 @@ from sweeps.engine_options import requirement_names
 from sweeps.spec import ModelSpec
 
 FILE = "certificates.json"
-SUMMARY = {
-    "equal": "every tensor equals the package's call",
-    "unequal": "differs from the package's call",
-    "incomplete": "incomplete certificate",
-    "request only": "only the bytes sent to the service are recorded",
-}
-"""Status -> its description in a report."""
 CERTIFICATES = TypeAdapter(dict[str, Certificate])
 
 
@@ -121,17 +114,6 @@ def compare_certificates(
         for model, fields in changes.items()
         if fields
     ]
-
-
-def summarize(models: Sequence[ModelSpec], certificates: Mapping[str, Certificate]) -> str:
-    """Return the certificates of a run's models in one line; empty if no model has or needs one."""
-    names: dict[str, list[str]] = {words: [] for words in (*SUMMARY.values(), "not certified")}
-    for model in models:
-        if certificate := certificates.get(model.name):
-            names[SUMMARY[certificate.status]].append(model.name)
-        elif model.is_local:
-            names["not certified"].append(model.name)
-    return "; ".join(f"{words}: {list_first(listed)}" for words, listed in names.items() if listed)
 
 
 def footnotes(models: Sequence[ModelSpec], certificates: Mapping[str, Certificate]) -> list[str]:

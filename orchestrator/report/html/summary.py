@@ -10,7 +10,6 @@ from actors.playing.turn_judge import turn_judge_key
 from envs import SCENARIOS
 from envs.plural import pluralize
 from envs.types import ERRORS
-from orchestrator.inspection.certificate import read_certificates, summarize
 from orchestrator.report.html.text import join_names, paper_order, visible
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.measures.resources import describe_resources
@@ -52,7 +51,6 @@ def list_facts(run_data: RunData) -> list[Fact]:
             for protocol, sampling in samplings
         ),
         "Prompt text": versions + (": the keys of the stored episodes agree with it" if checked else ", not checked"),
-        "Model input": visible(summarize(sweep.models, read_certificates(run_data.folder)), 600),
         "Judge": _judge(run_data),
         "Intervals": describe_clusters(run_data),
         "Seed": str(sweep.seed),

@@ -255,7 +255,9 @@ def test_the_package_is_fetched_and_found_also_in_a_safe_path(judged_folder, pac
     with zipfile.ZipFile(wheels / f"{PACKAGE}-{VERSION}-py3-none-any.whl", "w") as wheel:
         for path in (package / PACKAGE).rglob("*.py"):
             wheel.write(path, path.relative_to(package))
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: {VERSION}\n")
+        wheel.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: {VERSION}\nRequires-Python: >=3.12\n"
+        )
         wheel.writestr(
             f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )

@@ -15,7 +15,6 @@ from orchestrator.inspection.certificate import (
     footnotes,
     forget_certificates,
     read_certificates,
-    summarize,
 )
 from orchestrator.storage import checksums
 from sweeps.spec import ModelSpec
@@ -151,9 +150,6 @@ def test_tables_name_what_is_not_certified() -> None:
     assert footnotes(models, {"a": certificate(), "b": unequal}) == [
         "Model input: differs from the package's call: b; no complete certificate: c."
     ]
-    assert summarize([*models, policy], {"a": certificate(), "b": unequal}) == (
-        "every tensor equals the package's call: a; differs from the package's call: b; not certified: c"
-    )
 
 
 def test_packages_of_a_models_own_are_named_below_tables() -> None:

@@ -4,11 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -23,6 +21,7 @@ from sweeps.spec import ModelSpec
 from tests.loopback import serving
 
 ROOT = Path(__file__).parents[3]
+DEAD = "http://127.0.0.1:9/v1"
 CONFIG = {
     "architectures": ["Qwen2_5_VLForConditionalGeneration"], "torch_dtype": "bfloat16",
     "text_config": {
@@ -121,105 +120,68 @@ def test_a_model_fits_if_its_weights_and_five_gigabytes_are_usable(entry, cell):
     assert row("t4", source="somebody/some-model", **entry).fit == cell
 
 
-def test_endpoints(monkeypatch, tmp_path):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert row(source="gpt-4.1", backend="openai").source == "no: OPENAI_API_KEY is not set"
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    assert row(source="gpt-4.1", backend="openai").ok
-    dead = Endpoint(base_url="http://127.0.0.1:9/v1")
-    cell = row(source="x", backend="openai", endpoint=dead).source
-    assert cell.startswith("no: http://127.0.0.1:9/v1 does not answer") and "Connection refused" in cell
-
-
-def test_a_key_that_cannot_be_sent_is_not_shown(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret\n")
-    checked = row(source="x", backend="openai", endpoint=Endpoint(base_url="http://127.0.0.1:9/v1"))
-
-    assert checked.source == "no: OPENAI_API_KEY has a line break or a character that no key has"
-
-
-@pytest.mark.parametrize("answer", [b'{"data": null}', b"[]", b"{", None])
-def test_nonsense_from_a_service_is_no_crash(answer):
-    with serve_answer(answer) as address:
-        checked = row(source="x", backend="openai", endpoint=Endpoint(base_url=address, key_env=""))
-
-    assert checked.source.startswith((f"no: {address} does not answer", f"unknown: {address} lists no models"))
-
-
 class OneModel(BaseHTTPRequestHandler):
     """A service that lists models, and answers a question to any of them with one status code."""
 
-    listing = json.dumps({"data": [{"id": name} for name in ("models/a", "b", "c", "d", "e")]}).encode()
+    listing: bytes | None = json.dumps({"data": [{"id": name} for name in ("models/a", "b", "c", "d")]}).encode()
+    """None answers with words that are no HTTP."""
     code = 200
 
     def do_GET(self):
-        self._send(200, self.listing)
+        self.wfile.write(b"HELLO\r\n\r\n" if self.listing is None else b"HTTP/1.0 200 OK\r\n\r\n" + self.listing)
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        self._send(self.code, b"{}")
-
-    def _send(self, code, body):
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(f"HTTP/1.0 {self.code} X\r\n\r\n{{}}".encode())
 
     def log_message(self, *_):
         pass
 
 
 @pytest.mark.parametrize(
-    ("source", "code", "cell"),
+    ("source", "service", "cell"),
     [
-        ("b", 500, "ok: it answers"),
-        ("a", 500, "ok: it answers"),
-        ("x", 200, "unknown: ADDRESS does not list x"),
-        ("x", 503, "unknown: ADDRESS does not list x"),
-        ("x", 404, "no: it serves a, b, c and 2 more, not x"),
+        ("b", {"code": 500}, "ok: it answers"),
+        ("a", {"code": 500}, "ok: it answers"),
+        ("x", {"code": 200}, "unknown: ADDRESS does not list x"),
+        ("x", {"code": 503}, "unknown: ADDRESS does not list x"),
+        ("x", {"code": 404}, "no: it serves a, b, c and 1 more, not x; correct source"),
+        ("x", {"code": 404, "listing": b'{"data": []}'}, "unknown: ADDRESS does not list x"),
+        ("x", {"listing": b'{"data": null}'}, "unknown: ADDRESS lists no models"),
+        ("x", {"listing": b"[]"}, "unknown: ADDRESS lists no models"),
+        ("x", {"listing": b"{"}, "unknown: ADDRESS lists no models"),
+        ("x", {"listing": None}, "no: ADDRESS does not answer"),
     ],
 )
-def test_a_service_is_asked_for_its_models_and_then_for_one_word(source, code, cell):
-    with serving(type("Service", (OneModel,), {"code": code})) as address:
+def test_a_service_is_asked_for_its_models_and_then_for_one_word(source, service, cell):
+    with serving(type("Service", (OneModel,), service)) as address:
         checked = row(source=source, backend="openai", endpoint=Endpoint(base_url=f"{address}/", key_env=""))
 
     assert checked.source.replace(f"{address}/", "ADDRESS").startswith(cell)
 
 
-def test_a_service_that_lists_nothing_may_play():
-    with serving(type("Service", (OneModel,), {"listing": b'{"data": []}', "code": 404})) as address:
-        assert row(source="x", backend="openai", endpoint=Endpoint(base_url=address, key_env="")).ok
-
-
-def test_a_service_without_a_key_in_the_environment_says_how_to_do_without(monkeypatch):
+@pytest.mark.parametrize(
+    ("key", "endpoint", "cell"),
+    [
+        (None, {}, "no: OPENAI_API_KEY is not set"),
+        ("secret", {}, "ok: OPENAI_API_KEY is set (no request was sent)"),
+        ("secret\n", {"base_url": DEAD}, "no: OPENAI_API_KEY has a line break or a character that no key has"),
+        ("secret", {"base_url": "ftp://x"}, "no: base_url ftp://x must start with http:// or https://"),
+        ("secret", {"base_url": DEAD}, f"no: {DEAD} does not answer ([Errno 111] Connection refused)"),
+        (
+            "secret", {"base_url": DEAD, "key_env": "OWN_KEY"},
+            'no: OWN_KEY is not set: set it, or key_env = "" in the entry if the service needs no key',
+        ),
+    ],
+)  # fmt: skip
+def test_a_services_key_and_address_are_looked_at_first(monkeypatch, key, endpoint, cell):
     monkeypatch.delenv("OWN_KEY", raising=False)
-    checked = row(source="x", backend="openai", endpoint=Endpoint(base_url="http://127.0.0.1:9", key_env="OWN_KEY"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    if key:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+    checked = row(source="gpt-4.1", backend="openai", endpoint=Endpoint(**endpoint))
 
-    assert checked.source == 'no: OWN_KEY is not set: set it, or key_env = "" in the entry if the service needs no key'
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    assert row(source="x", backend="openai").source == "ok: OPENAI_API_KEY is set (no request was sent)"
-
-
-@contextmanager
-def serve_answer(answer, headers=None, status=b"HELLO\r\n\r\n"):
-    """Serve this JSON to every request, or with None only the status, by default words that are no HTTP.
-
-    Paths and keys of requests are added to ``headers``.
-    """
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self):
-            if headers is not None:
-                headers.append((self.path, self.headers["Authorization"]))
-            self.wfile.write(status if answer is None else b"HTTP/1.0 200 OK\r\n\r\n" + answer)
-
-        def log_message(self, *words):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Answer) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-        server.shutdown()
+    assert checked.source.startswith(cell) and checked.ok is cell.startswith("ok")
 
 
 def text_folder(tmp_path):
@@ -232,6 +194,18 @@ def test_a_text_only_model_may_run_and_is_named_as_one(tmp_path, backend):
 
     assert found.ok and found.images == "ok: none, it reads text only in 8,192 tokens"
     assert found.architecture == "ok: LlamaForCausalLM" if find_spec(backend) else found.architecture.startswith("unk")
+
+
+def test_a_template_that_drops_pictures_is_refused_of_named_models(tmp_path):
+    pytest.importorskip("transformers", reason="its engine is not installed")
+    from tests.actors.architectures import write
+
+    source = write("llava-1.5", tmp_path / "m")
+    assert row(source=str(source), backend="transformers", packages=True).template == "ok: no functions"
+    text = "{% for m in messages %}{% for c in m.content if c.type == 'text' %}{{ c.text }}{% endfor %}{% endfor %}"
+    (source / "chat_template.jinja").write_text(text)
+    assert row(source=str(source), backend="transformers", packages=True).template.startswith("no: the prompt has no")
+    assert row(source=str(source), backend="transformers").template == "ok: no functions"
 
 
 def test_the_template_cell_names_functions(tmp_path):
