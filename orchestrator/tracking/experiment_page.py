@@ -22,8 +22,10 @@ RUNS_PER_CHART = 50
 KIND, RUNS_FIRST = "mlflow.experimentKind", "custom_model_development"
 """Tag and value with which MLflow shows runs first."""
 NOTE = "mlflow.note.content"
-EXPLANATION = """Models see pictures that do not show enough, and may ask for more (ProactiveBench). `acc` is the percentage of
-right answers, the mean over scenarios; `mean acc` is over all models without baselines."""
+ANSWER = "answer"
+"""Tag of a sweep's run: the sentences on whether its models ask."""
+EXPLANATION = """Models see pictures that do not show enough, and may ask for more (ProactiveBench). `asks` is the percentage of
+episodes in which a model asks first, `acc` the percentage of right answers; both are means over scenarios."""
 MAX_SWEEPS = 20
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&])")
 
@@ -129,23 +131,15 @@ def _conditions(sweeps: Iterable[Any]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _note_lines(sweeps: Sequence[Any], experiment: str) -> Iterator[str]:
-    scored = [run for run in sweeps if "best_acc" in run.data.metrics]
-    best = max(scored, key=lambda run: run.data.metrics["best_acc"], default=None)
-    first = f"best acc {best.data.metrics['best_acc']:.1f}, {_best_model(best)}; " if best else ""
-    yield first + "tables: " + ", ".join(f"[{name}]({link('', experiment, view)[1:]})" for view, name in VIEWS)
+def _note_lines(sweeps: Iterable[Any], experiment: str) -> Iterator[str]:
+    """Yield links to the views with the newest answer, then a line per sweep, newest first."""
+    newest_first = sorted(sweeps, key=lambda run: -run.info.start_time)
+    answers = [_escape(run.data.tags.get(ANSWER, "")) or "no episodes yet" for run in newest_first]
+    yield ", ".join(f"[{name}]({link('', experiment, view)[1:]})" for view, name in VIEWS) + f": {answers[0]}"
     yield f"\n{EXPLANATION}\n"
-    yield "| sweep | best model | acc | mean acc | status |"
-    yield "| --- | --- | --- | --- | --- |"
-    for run in sorted(sweeps, key=lambda run: -run.info.start_time):
-        metrics, status = run.data.metrics, run.info.status.lower()
-        best_acc, acc = (f"{metrics[name]:.1f}" if name in metrics else "-" for name in ("best_acc", "acc"))
+    for run, answer in zip(newest_first, answers, strict=True):
         name = f"[{_escape(run.info.run_name)}](#/experiments/{experiment}/runs/{run.info.run_id})"
-        yield f"| {name} | {_best_model(run)} | {best_acc} | {acc} | {status} |"
-
-
-def _best_model(run: Any) -> str:
-    return _escape(run.data.tags.get("best_model", "-"))
+        yield f"- {name}, {run.info.status.lower()}: {answer}"
 
 
 def _escape(text: str) -> str:

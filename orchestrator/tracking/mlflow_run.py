@@ -17,7 +17,7 @@ from orchestrator.storage import reused
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking import links, local_store, rollup
 from orchestrator.tracking.client import all_pages, now_ms, open_client
-from orchestrator.tracking.experiment_page import describe_experiment
+from orchestrator.tracking.experiment_page import ANSWER, describe_experiment
 from orchestrator.tracking.local_store import LOCAL, resolve_uri
 from orchestrator.tracking.tracked_run import BASELINE, TrackedRun
 
@@ -30,7 +30,7 @@ RUN_TYPE, EVALUATION = "mlflow.runType", "evaluation"
 """Tag of a model's run: MLflow's page expands a run that holds evaluations, so it shows the models of a sweep at once."""
 MAX_MODELS = CELLS_PER_MODEL = 1000
 """Most models, and cells of a model, that start times can order: MLflow's page sorts runs by start."""
-MAX_PARAM_CHARS = 500
+MAX_PARAM_CHARS, MAX_TAG_CHARS = 500, 5000
 METRICS_PER_CALL = 900
 """Metrics that one call carries; MLflow's limit is 1,000."""
 CELL_NAMES = ("cell", "model", "scenario", "condition", "protocol")
@@ -127,6 +127,7 @@ class MlflowRun:
     def end(self, status: str) -> None:
         """Close the sweep's run and the unfinished runs below it; an unfinished run never becomes FINISHED."""
         if sentences := folder_answers(self.folder):
+            self.client.set_tag(self.parent, ANSWER, " ".join(sentences)[:MAX_TAG_CHARS])
             self.client.set_tag(self.parent, NOTE, "\n".join([*sentences, "", self.note]))
         self.client.set_terminated(self.parent, status)
         for run in (*self.models.values(), *self.cells.values()):

@@ -66,7 +66,7 @@ def list_processes(ground: Ground, storm: Storm) -> Iterator[tuple[int, str]]:
     for pid, line in command_lines():
         if line.startswith(b"ray::Worker"):
             yield pid, "worker"
-        elif driver and parent(pid) == driver and b"mlflow" in line:
+        elif driver and parent(pid) == driver and b"orchestrator.tracking.process" in line:
             yield pid, "MLflow process"
 
 

@@ -20,28 +20,31 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
+from actors.engine.baselines import Baseline
 from envs import SCENARIOS
 from orchestrator.tracking.experiment_page import CELLS, KIND, MODELS, NOTE, RUNS_FIRST, SWEEPS, TAG, views
 from tests.orchestrator.mlflow_stores import client, closed_address, parent, row, runs, send, wait_until
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
+from tests.orchestrator.report.runs import play_sweep, sweep
 
-HOSTILE = "a|b](https://evil.example) <img src=x onerror=alert(1)>"
-LINKS = (
-    "tables: [models](#/experiments/1/runs?viewStateShareKey=proactive-sweep-models&compareRunsMode=CHART), "
-    "[sweeps side by side](#/experiments/1/runs?viewStateShareKey=proactive-sweep-sweeps&compareRunsMode=CHART), "
-    "[cells](#/experiments/1/runs?viewStateShareKey=proactive-sweep-cells&compareRunsMode=CHART)"
+LINKS = ", ".join(
+    f"[{name}](#/experiments/1/runs?viewStateShareKey=proactive-sweep-{view}&compareRunsMode=CHART)"
+    for view, name in (("models", "models"), ("sweeps", "sweeps side by side"), ("cells", "cells"))
 )
 
 
-def test_the_description_names_the_best_model_and_links_to_tables(folder):
-    send(folder, [row(0, acc=40.0), row(1, acc=61.25), row(2, finished=0)])
-    experiment = client(folder).get_experiment("1")
+def test_the_description_says_whether_models_ask_and_links_to_views(demo_data, folder):
+    mine = {"name": "my_model", "source": "nobody/nothing", "backend": "transformers", "gpus": 0}
+    wanted = sweep(demo_data, ["oracle", mine], ["zero-shot"], scenarios=["QD"], name="sweep")
+    play_sweep(folder, wanted, backends={"my_model": Baseline("always-ask")})
+    send(folder, [row(0)])
+    experiment, top = client(folder).get_experiment("1"), parent(runs(folder))
 
     lines = experiment.tags[NOTE].splitlines()
-    assert lines[0] == f"best acc 61.2, m1; {LINKS}"
-    run = parent(runs(folder)).info.run_id
-    assert lines[-1] == f"| [sweep · run](#/experiments/1/runs/{run}) | m1 | 61.2 | 50.6 | finished |"
-    assert experiment.tags[KIND] == RUNS_FIRST
+    answer = r"my\_model asks in 100% of zero-shot episodes"
+    assert lines[0].startswith(f"{LINKS}: {answer}")
+    assert lines[-1].startswith(f"- [sweep · run](#/experiments/1/runs/{top.info.run_id}), finished: {answer}")
+    assert experiment.tags[KIND] == RUNS_FIRST and top.data.tags[NOTE].startswith("my_model asks in 100%")
 
 
 def test_what_somebody_else_wrote_stays(folder):
@@ -53,14 +56,6 @@ def test_what_somebody_else_wrote_stays(folder):
 
     tags = mlflow.get_experiment("1").tags
     assert (tags[NOTE], tags[KIND]) == ("My own words.", "genai_development")
-
-
-def test_names_of_models_are_text(folder):
-    send(folder, [{**row(0), "model": HOSTILE}])
-
-    note = client(folder).get_experiment("1").tags[NOTE]
-    assert note.startswith(r"best acc 50.0, a\|b\]\(https://evil.example\) \<img src=x onerror=alert\(1\)\>; tables: [")
-    assert all(line.replace(r"\|", "").count("|") == 6 for line in note.splitlines()[-3:])
 
 
 def test_views_chart_the_conditions_of_every_sweep(folder):
@@ -143,7 +138,7 @@ def test_the_first_page_of_mlflow_leads_to_the_table_of_models(folder):
     with mlflow_ui(folder) as address, open_browser() as browser:
         wait = WebDriverWait(browser, 60)
         browser.get(f"{address}/")
-        wait.until(lambda page: "best acc 61.2, m1" in page.find_element(By.TAG_NAME, "body").text)
+        wait.until(lambda page: "no episodes yet" in page.find_element(By.TAG_NAME, "body").text)
         browser.find_element(By.LINK_TEXT, "sweep").click()
         wait.until(lambda page: page.find_elements(By.LINK_TEXT, "sweeps side by side"))
         browser.execute_script("arguments[0].click()", browser.find_element(By.LINK_TEXT, "models"))
