@@ -3,11 +3,7 @@
 Only vLLM reports them (and, for tokens, services that bill them). They may differ between runs with equal answers.
 """
 
-from pathlib import Path
-
 import polars as pl
-
-from orchestrator.storage.episode_store import episodes
 
 CACHED = ("prompt_cached", "pictures_cached")
 COUNTS = (("prompt_tokens", "cached_tokens"), ("pictures", "cached_pictures"))
@@ -16,33 +12,14 @@ LABELS = ("prompt tokens from the engine's cache", "pictures preprocessed before
 
 
 def cached_percentages() -> list[pl.Expr]:
-    """Return expressions for ``CACHED`` of a group of episodes.
-
-    Episodes without a report are left out of both sums; a group without any report is null.
-    """
+    """Return expressions for ``CACHED`` of a group of episodes; those without a report are left out of both sums."""
     return [_percentage(*map(pl.col, columns)).alias(name) for name, columns in zip(CACHED, COUNTS, strict=True)]
-
-
-def percentages_by(folder: Path, by: str = "cell") -> dict[str, dict[str, float | None]]:
-    """Return ``CACHED`` per cell (or another column); groups whose engine reported nothing are left out."""
-    rows = episodes(folder).group_by(by).agg(cached_percentages()).sort(by)
-    reported = rows.filter(pl.any_horizontal(pl.col(CACHED).is_not_null())).collect()
-    return {row.pop(by): row for row in reported.to_dicts()}
 
 
 def describe_percentages(percentages: dict[str, float | None]) -> str:
     """Return ``62% of prompt tokens from the engine's cache, 75% of pictures preprocessed before``, or an empty string."""
     labeled = zip((percentages[name] for name in CACHED), LABELS, strict=True)
     return ", ".join(f"{percentage:.0f}% of {label}" for percentage, label in labeled if percentage)
-
-
-def sentences(folder: Path) -> list[str]:
-    """Return one sentence per model that reused something."""
-    return [
-        f"{model}: {line}"
-        for model, percentages in percentages_by(folder, "model").items()
-        if (line := describe_percentages(percentages))
-    ]
 
 
 def _percentage(total_column: pl.Expr, cached: pl.Expr) -> pl.Expr:

@@ -74,11 +74,6 @@ ADDED_COLUMNS = ("cached_tokens", "pictures", "cached_pictures", "read_as", "jud
 """Prefixes of the columns that earlier versions did not store; they are read as nulls."""
 
 
-def earlier_schema(current: pl.Schema) -> pl.Schema:
-    """Return the schema of a table before it had the added columns."""
-    return pl.Schema({name: kind for name, kind in current.items() if not name.startswith(ADDED_COLUMNS)})
-
-
 def is_schema_of(stored: pl.Schema, current: pl.Schema) -> bool:
     """Return True if a part has the current columns, or those of an earlier version that lacks some of the added ones."""
     known = {n: kind for n, kind in current.items() if n in stored or not n.startswith(ADDED_COLUMNS)}
