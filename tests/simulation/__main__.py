@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.benchmark import copy_benchmark
-from tests.simulation import bucket_mutants  # noqa: F401 - registers its mutants
+from tests.simulation import bucket_mutants, store_mutants  # noqa: F401 - they register their mutants
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.schedule import Schedule, draw, shrink
 from tests.simulation.scripted import SAMPLES, Benchmark

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envs.errors import RunFolderError
+from orchestrator.storage import lock
+from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.verdict_store import verdicts
 from tests.simulation.observed import ObservedDriver
 from tests.simulation.schedule import Event
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimulatedRun
+
+READERS = {"episodes": episodes, "turns": turns, "verdicts": verdicts}
 
 
 def happen(run: SimulatedRun, event: Event, driver: ObservedDriver) -> bool:
@@ -56,11 +63,47 @@ def _hit_driver(run: SimulatedRun, event: Event, driver: ObservedDriver) -> bool
     match event.kind:
         case "stop":
             driver.stop()
+        case "second process" if run.remote is None and run.folder.is_dir():
+            run.ray.faults += _open_again(run.folder)
         case "move folder" if run.remote is None and run.folder.is_dir():
             run.folder.rename(run.moved)
         case _:
             return False
     return True
+
+
+def _open_again(folder: Path) -> list[str]:
+    """Open a folder as another process does; return a fault if its living driver does not keep it out."""
+    own, lock._holdings = lock._holdings, {}
+    try:
+        lock.acquire(folder, "store")
+        lock.release(folder, "store")
+    except RunFolderError:
+        return []
+    finally:
+        lock._holdings = own
+    return ["a second process has the folder of a living driver"]
+
+
+def flip_bit(run: SimulatedRun, event: Event) -> None:
+    """Flip a bit of a part; no reader may show another row, and what the part held need not be stored any more."""
+    paths = sorted(path for name in READERS for path in run.folder.glob(f"{name}/*.parquet"))
+    if not paths:
+        return
+    before = _read_tables(run.folder)
+    path = _choose(paths, event)
+    content = bytearray(path.read_bytes())
+    content[int(event.value * 997 * len(content)) % len(content)] ^= 1 << int(event.value * 1000) % 8
+    path.write_bytes(content)
+    for name, rows in _read_tables(run.folder).items():
+        assert rows <= before[name], f"{len(rows - before[name])} rows of {name} changed with a bit of {path.name}"
+    run.promises.keys &= set(episodes(run.folder).select("key").collect()["key"])
+    run.disk.move_to(run.folder)
+    run.note(f"a bit of {path.parent.name}/{path.name} is flipped")
+
+
+def _read_tables(folder: Path) -> dict[str, set[tuple[object, ...]]]:
+    return {name: set(read(folder).collect().iter_rows()) for name, read in READERS.items()}
 
 
 def move_back(run: SimulatedRun) -> None:

@@ -7,15 +7,18 @@ verdict is on the disk before its episode. ``observed`` checks the schedule, ``a
 from __future__ import annotations
 
 from collections import Counter
+from hashlib import sha256
 from pathlib import Path
 
 import polars as pl
 
 from envs.types import Ending
 from orchestrator.planning.plan import Plan
+from orchestrator.storage.checksums import NAME
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.part_files import list_parts, scan_part
+from orchestrator.storage.schemas import TABLES
 from orchestrator.storage.verdict_store import verdicts
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -58,6 +61,21 @@ def check_end(folder: Path, plan: Plan) -> None:
         check_verdicts(folder)
     faults = find_faults(folder)
     assert not faults, f"the manifest names {faults[0].name}, which {faults[0].problem}"
+    check_files(folder)
+
+
+def check_files(folder: Path) -> None:
+    """Assert that the folder has no file that counts for nothing, and that the last sum of each file is that of its bytes."""
+    paths = [path for table in (*TABLES, "verdicts") for path in (folder / table).glob("*")]
+    files = list_parts(folder)
+    counted = {part.name for part in (*files.parts, *files.verdicts)}
+    assert not (left := [path for path in paths if path.name not in counted]), f"{left[0].name} is left at the end"
+    lines = [line.split("  ") for line in (folder / NAME).read_text().splitlines()]
+    sums = {name: digest for digest, name in lines}
+    listed = [folder / name for name in sums if "/" not in name and (folder / name).exists()]
+    for path in [*paths, *listed]:
+        digest = sha256(path.read_bytes()).hexdigest()
+        assert sums.get(path.relative_to(folder).as_posix()) == digest, f"{path.name} has another sum than listed last"
 
 
 def check_verdicts(folder: Path) -> None:
@@ -65,6 +83,9 @@ def check_verdicts(folder: Path) -> None:
     answers = set(episodes(folder).filter(pl.col("ending") == Ending.ANSWERED).collect()["key"])
     read = verdicts(folder).filter(pl.col("aggregate").is_not_null()).collect()["key"].to_list()
     assert len(read) == len(set(read)) and set(read) == answers, f"{len(read)} verdicts on {len(answers)} answers"
+    for part in list_parts(folder).verdicts:  # as stored, before readers drop what is there twice
+        rows = scan_part(folder / "verdicts" / part.name).select("key", "judge").collect()
+        assert rows.is_unique().all(), f"{part.name} has a verdict twice"
 
 
 class PublishedParts:

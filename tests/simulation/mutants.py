@@ -77,10 +77,10 @@ def _() -> list[Patch]:
 
 @mutant("a merge deletes the old parts first")
 def _() -> list[Patch]:
-    def merge(store: EpisodeStore, group: list[part_files.Part]) -> None:
+    def merge(store: EpisodeStore, files: part_files.PartFiles, group: list[part_files.Part]) -> None:
         merged = part_files.Part(group[0].first, group[-1].last)
-        scans = {"episodes": episode_store._episodes(store.folder, group)}
-        scans["turns"] = episode_store._owned(store.folder, "turns", group)
+        scans = {"episodes": episode_store._episodes(files, group)}
+        scans["turns"] = episode_store._owned(files, "turns", group)
         frames = {table: scan.collect() for table, scan in scans.items()}
         part_files.delete_parts(store.folder, group)
         store._commit(merged, frames)

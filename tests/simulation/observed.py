@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 LOSS_S = 30.0
 """Virtual seconds within which the driver must stop waiting for a dead process; Ray notices a death within 12."""
 
+STORED_S = 8.0
+"""Virtual seconds within which an episode must be on the disk: the store's five, and some ticks of the driver."""
+
 
 class ObservedStore(EpisodeStore):
     """The store, with a record of the keys that it reported as durable before its process was killed."""
@@ -61,6 +64,13 @@ class ObservedDriver(Driver):
                 self.given_up.update(self.plan.key(*self.plan.task(ordinal)) for ordinal in command.ordinals)
         check_schedule(self)
         self._check_losses()
+        self._check_buffer()
+
+    def _check_buffer(self) -> None:
+        """Assert that no episode waits in memory much longer than the store promises."""
+        store, bound = self.sink.store, STORED_S + self.simulated_run.disk_delay
+        age = self.simulated_run.clock.now - store._since if store._buffered else 0.0
+        assert age <= bound, f"{store._buffered} episodes wait in memory for {age:.1f} s"
 
     def _check_losses(self) -> None:
         """Assert that the driver soon stops waiting for a dead process, long before it would drop a silent worker."""

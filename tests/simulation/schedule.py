@@ -25,8 +25,10 @@ class Event:
     value: float = 0.0
 
 
-TIMED = ("kill actor", "hang actor", "kill node", "stop", "pause", "drain", "move folder")
+TIMED = ("kill actor", "hang actor", "kill node", "stop", "pause", "drain", "move folder", "second process")
 """Faults and commands at a virtual time; ``value`` chooses the actor or node, as a part of those there are."""
+FLIP, FLIP_SHARE = "flip", 0.3
+"""A flipped bit in a part before an attempt, and the share of later attempts on a local disk that have one."""
 POISON, POISON_SHARE, POISON_S = "poison", 0.25, 2.0
 """An episode, chosen by ``value``, that ends every process which plays it, as one that takes all memory does; the share of
 attempts that have one, and the virtual seconds before which it comes: once played, it ends nothing."""
@@ -119,6 +121,8 @@ def draw(seed: int) -> Schedule:
                 events.append(_numbered(attempt, kind, chance, size))
         if chance.random() < POISON_SHARE:
             events.append(Event(attempt, POISON, round(chance.uniform(0, POISON_S), 2), round(chance.random(), 3)))
+        if attempt and not is_in_bucket(seed) and chance.random() < FLIP_SHARE:
+            events.append(Event(attempt, FLIP, 0.0, round(chance.random(), 3)))
         if chance.random() < 0.8:
             events.append(_numbered(attempt, chance.choice(ENDS), chance, size))
         if is_in_bucket(seed):

@@ -19,11 +19,11 @@ from orchestrator.storage import control_log, lock
 from orchestrator.storage.control_log import Command
 from tests.simulation.attempt_checks import check_attempt
 from tests.simulation.bucket_run import BucketRun
-from tests.simulation.faults import happen, move_back
+from tests.simulation.faults import flip_bit, happen, move_back
 from tests.simulation.invariants import Promises, PublishedParts, check_end
 from tests.simulation.observed import ObservedDriver
 from tests.simulation.replacements import simulated
-from tests.simulation.schedule import Event, Schedule, is_in_bucket
+from tests.simulation.schedule import FLIP, Event, Schedule, is_in_bucket
 from tests.simulation.scripted import Benchmark
 from tests.simulation.simulated_disk import FAULTS, Image, SimulatedDisk, find_failure
 from tests.simulation.simulated_ray import build_cluster
@@ -196,6 +196,9 @@ class SimulatedRun:
             self.remote.begin_attempt(events)
         elif self.moved.exists():
             move_back(self)
+        for event in events:
+            if event.kind == FLIP:
+                flip_bit(self, event)
         self.by_number = {event.kind: event for event in events}
         self.disk.skip_flushes = {int(e.at) for e in events if e.kind == "lying flush"}
         self.promises.suspended |= bool(self.disk.skip_flushes)

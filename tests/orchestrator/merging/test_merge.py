@@ -125,18 +125,11 @@ def test_conflicting_answers_are_named_and_need_prefer(shared_sweep, tmp_path):
         assert (conflict["taken"], conflict["keys"]) == (str(prefer), [keys[3], keys[5]])
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"), [({"seed": 4}, "seed was 0, there it is 4"), ({"selection": {"limit": 3}}, "limit")]
-)
-def test_other_configurations_are_refused(demo_data, shared_sweep, tmp_path, overrides, message):
-    first = play_sweep(tmp_path / "one", shared_sweep, only=4)
-    second = play_sweep(
-        tmp_path / "two",
-        sweep(demo_data, ["oracle", "uniform"], ["zero-shot", "hint"], scenarios=SCENARIOS, **overrides),
-        only=4,
-    )
-    with pytest.raises(RunFolderError, match=message):
-        merge([first, second], tmp_path / "into")
+def test_other_configurations_are_refused(demo_data, shared_sweep, tmp_path):
+    other = sweep(demo_data, ["oracle", "uniform"], ["zero-shot", "hint"], scenarios=SCENARIOS, seed=4)
+    folders = [play_sweep(tmp_path / str(spec.seed), spec, only=4) for spec in (shared_sweep, other)]
+    with pytest.raises(RunFolderError, match="seed was 0, there it is 4"):
+        merge(folders, tmp_path / "into")
 
 
 def test_invalid_merge_is_refused(shared_sweep, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
 from pathlib import Path
 from threading import Event
 
@@ -13,7 +12,6 @@ import pytest
 
 from actors.engine.backend import ScriptedBackend
 from actors.engine.baselines import Baseline
-from envs.errors import RunFolderError
 from orchestrator.merging import reuse
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import build_plan, planned_rows
@@ -243,20 +241,6 @@ def test_reused_answers_keep_their_verdicts(demo_data, tmp_path):
     assert len(reused.sentences(target)) == 1 and reused.sentences(target)[0].startswith("40 episodes were played in")
 
 
-def test_a_damaged_record_is_moved_aside_and_costs_no_episode(demo_data, old, tmp_path):
-    target, spec = tmp_path / "new", build_sweep(demo_data, ["zero-shot", "hint"])
-    play_attempt(target, spec, [old])
-    (target / reused.FILE).write_bytes(b"PAR1 no")
-    assert reused.sentences(target) == []
-    assert play_attempt(target, spec, [old]) == 0 and not (target / reused.FILE).exists()
-
-
-def test_the_runs_own_folder_is_refused(demo_data, old):
-    spec = build_sweep(demo_data)
-    with pytest.raises(RunFolderError, match="own folder"):
-        reuse.find_reusable(spec, build_plan(spec), old, [("old", old)])
-
-
 SERVED = """name = "{name}"
 data = "{data}"
 models = ["served"]
@@ -291,8 +275,3 @@ def test_real_sweep_requests_no_reused_episodes(cli, demo_data, tmp_path):
         pictures.read_pictures(second_folder).keys() >= pictures.read_pictures(first_folder).keys()
         and len(pictures.read_pictures(first_folder)) > 100
     )
-
-
-def reusable(taken, left, differs=()):
-    rows = pl.DataFrame({"key": [f"k{n}" for n in range(taken)]})
-    return reuse.Reusable(reuse.Source(Path("old"), "outputs/old", pl.DataFrame(), rows, rows), Counter(left), differs)

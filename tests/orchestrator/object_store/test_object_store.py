@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 import threading
 import time
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,6 @@ from orchestrator.object_store import run_location as remote
 from orchestrator.object_store.bucket import CACHE, Bucket, BucketError
 from orchestrator.object_store.uploader import Uploader, is_shared
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
-from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.part_files import list_parts
 from tests.orchestrator import buckets
@@ -111,36 +107,6 @@ def test_run_resumes_from_bucket_after_cut_at_any_object(service, tmp_path, monk
         if complete:
             break
     assert complete and cuts >= 8
-
-
-class WatchedBucket(Bucket):
-    """A bucket that records, after each write, the files whose checksum a reader would find wrong."""
-
-    unlike: tuple[str, ...] = ()
-
-    def write(self, name, content):
-        super().write(name, content)
-        lines = (self.read(checksums.NAME) or b"").decode().splitlines()
-        sums = {entry: {line[:64] for line in lines if line[66:] == entry} for entry in ("plan.json", "status.json")}
-        self.unlike += tuple(
-            entry for entry, noted in sums.items() if (now := self.read(entry)) and sha256(now).hexdigest() not in noted
-        )
-
-
-def test_no_file_is_in_the_bucket_before_its_sum(service, tmp_path, monkeypatch):
-    switch_machine(monkeypatch, tmp_path, "a")
-    bucket = WatchedBucket(f"s3://{buckets.BUCKET}/{tmp_path.name}")
-    lock = WriterLock(bucket, settle=0)
-    lock.take(str)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    uploader = Uploader(bucket, folder, lock, {})
-    for content in (b"1", b"2"):
-        for name in ("plan.json", "status.json"):
-            checksums.write(folder / name, content)
-        uploader.upload_round(everything=True)
-    lock.release()
-    assert bucket.unlike == () and bucket.read("status.json") == b"2"
 
 
 # -- two machines -----------------------------------------------------------------------------------------------------------
@@ -243,20 +209,6 @@ def test_live_writer_is_named_and_silent_one_is_replaced(url):
     assert bucket.read(LOCK) is None
 
 
-def test_dead_writer_of_this_machine_is_replaced_at_once(url):
-    bucket = Bucket(url)
-    dead = WriterLock(bucket, settle=0)
-    dead.take(str)
-    lock = json.loads(bucket.read(LOCK))
-    gone = os.posix_spawn(sys.executable, [sys.executable, "-c", ""], os.environ)
-    os.waitpid(gone, 0)
-    bucket.write(LOCK, json.dumps({**lock, "pid": gone, "attempt": "y"}).encode())
-
-    began = time.monotonic()
-    WriterLock(bucket, silence=60, settle=0).take(str)
-    assert time.monotonic() - began < 50, "a dead writer is known by its pid, not by the silence of a minute"
-
-
 def test_writer_without_lock_stops_uploading_and_is_notified(url):
     bucket, lock_lost = Bucket(url), threading.Event()
     lease = WriterLock(bucket, renew_every=0.1, settle=0)
@@ -271,19 +223,6 @@ def test_writer_without_lock_stops_uploading_and_is_notified(url):
     assert lock_lost.wait(20)
     lease.release()
     assert json.loads(bucket.read(LOCK))["pid"] == 77, "the lock of another is left alone"
-
-
-def test_objects_of_another_process_are_never_overwritten(url):
-    bucket = Bucket(url)
-    lease = WriterLock(bucket, settle=0)
-    lease.take(str)
-    folder = remote.cache_folder(url, "run")
-    write_parts(folder, (1,))
-    bucket.write("episodes/part-00000001.parquet", b"of another")
-
-    with pytest.raises(RunFolderError, match="was written by another process"):
-        Uploader(bucket, folder, lease, {}).upload_round(everything=True)
-    assert bucket.read("episodes/part-00000001.parquet") == b"of another"
 
 
 # -- outages ----------------------------------------------------------------------------------------------------------------

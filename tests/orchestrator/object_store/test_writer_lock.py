@@ -20,6 +20,7 @@ from orchestrator.storage.episode_store import EpisodeStore
 from tests.orchestrator.blocks import batch_of
 
 ROUNDS = 50
+TAKEOVERS = 10
 
 
 class RacingBucket(Bucket):
@@ -97,7 +98,7 @@ def ended_pid() -> int:
 @pytest.mark.timeout(300)
 def test_one_of_two_drivers_takes_over_from_dead_writer(url):
     pid = ended_pid()
-    for number in range(ROUNDS):
+    for number in range(TAKEOVERS):
         address = f"{url}/{number}"
         dead = WriterLock(Bucket(address), settle=0)
         dead.take(str)

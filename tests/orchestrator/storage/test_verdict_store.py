@@ -72,12 +72,8 @@ def test_the_latest_verdict_of_a_judge_counts_in_the_order_of_writing(tmp_path):
 
 
 def test_a_part_of_an_earlier_version_reads_with_nulls(tmp_path):
-    write_foreign_part(
-        tmp_path,
-        "part-00000001.parquet",
     earlier = [name for name in VERDICTS if not name.startswith(ADDED_COLUMNS)]
     write_foreign_part(tmp_path, "part-00000001.parquet", frame(1, schema=earlier))
-    )
     write_foreign_part(tmp_path, "part-00000002.parquet", frame(2))
     assert verdicts(tmp_path).collect().schema == VERDICTS
     assert dict(verdicts(tmp_path).select("sample_id", "strict_category").collect().rows()) == {1: None, 2: True}

@@ -1,0 +1,200 @@
+"""Planted bugs in the run folder's lock, buffer, parts, merges and list of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from orchestrator.storage import checksums, episode_store, lock, part_files, safe_write, verdict_store
+from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.part_files import Part
+from orchestrator.storage.schemas import TABLES
+from orchestrator.storage.verdict_store import VerdictStore
+from tests.simulation.mutants import Patch, mutant
+
+
+@mutant("a folder is not locked")
+def _() -> list[Patch]:
+    return [(lock, "_lock_exclusively", lambda handle: None)]
+
+
+@mutant("a part whose bytes have another sum counts")
+def _() -> list[Patch]:
+    real = part_files.is_usable
+
+    def is_usable(path: Path, schema: Any, sums: Any) -> bool:
+        any_sum = tuple(checksums.hash_file(path) for _ in range(1)) if path.is_file() else ()
+        return real(path, schema, {**sums, f"{path.parent.name}/{path.name}": any_sum})
+
+    return [(part_files, "is_usable", is_usable)]
+
+
+@mutant("episodes wait in the buffer until it is full")
+def _() -> list[Patch]:
+    return [(EpisodeStore, "flush_old", lambda store: None)]
+
+
+@mutant("the buffer is kept after its part is written")
+def _() -> list[Patch]:
+    return [(EpisodeStore, "_clear_buffer", _clear_once)]
+
+
+def _clear_once(store: EpisodeStore) -> None:
+    if not hasattr(store, "_buffer"):
+        store._buffer = {table: {name: [] for name in schema} for table, schema in TABLES.items()}
+    store._keys, store._since = set(), episode_store.time.monotonic()
+
+
+@mutant("parts that a merge has replaced stay")
+def _() -> list[Patch]:
+    return [(module, "delete_parts", lambda folder, parts, tables=(): None) for module in (episode_store, part_files)]
+
+
+@mutant("a merge keeps doubled episodes")
+def _() -> list[Patch]:
+    def merge(files: Any, parts: Any, model: str | None = None) -> pl.LazyFrame:
+        rows = episode_store._scan(files, "episodes", parts).drop("part")
+        return pl.concat([rows, rows.head(1)])
+
+    return [(episode_store, "_episodes", merge)]
+
+
+@mutant("a merge leaves the last part out")
+def _() -> list[Patch]:
+    real = EpisodeStore._commit
+
+    def merge(store: EpisodeStore, files: Any, group: list[Part]) -> None:
+        kept = group[:-1]
+        frames = {"episodes": episode_store._episodes(files, kept), "turns": episode_store._owned(files, "turns", kept)}
+        real(store, Part(group[0].first, group[-1].last), frames)
+        episode_store.delete_parts(store.folder, group)
+
+    return [(EpisodeStore, "_merge", merge)]
+
+
+@mutant("a discard keeps the episodes")
+def _() -> list[Patch]:
+    return [(EpisodeStore, "discard", lambda store, keys: store.flush())]
+
+
+@mutant("a discard makes the whole part pending")
+def _() -> list[Patch]:
+    real = EpisodeStore.discard
+
+    def discard(store: EpisodeStore, keys: Collection[str]) -> None:
+        rows = store.finished_episodes()
+        cells = rows.filter(pl.col("key").is_in(list(keys)))["cell"]
+        real(store, rows.filter(pl.col("cell").is_in(cells.implode()))["key"].to_list())
+
+    return [(EpisodeStore, "discard", discard)]
+
+
+@mutant("a discarded part keeps its old sum")
+def _() -> list[Patch]:
+    def discard(store: EpisodeStore, keys: Collection[str]) -> None:
+        store.flush()
+        for part in part_files.list_parts(store.folder).parts:
+            path = store.folder / "episodes" / part.name
+            rows = part_files.scan_part(path).collect().filter(~pl.col("key").is_in(list(keys)))
+            safe_write.prepare_table(path, rows)
+            safe_write.publish(path)
+
+    return [(EpisodeStore, "discard", discard)]
+
+
+@mutant("episodes get their name before their turns")
+def _() -> list[Patch]:
+    def commit(store: EpisodeStore, part: Part, frames: dict[str, Any]) -> None:
+        paths = {table: store.folder / table / part.name for table in ("episodes", "turns")}
+        for table, path in paths.items():
+            safe_write.prepare_table(path, frames[table])
+        checksums.record_sums(store.folder, paths.values())
+        for path in paths.values():
+            safe_write.publish(path)
+
+    return [(EpisodeStore, "_commit", commit)]
+
+
+@mutant("a sum is recorded after its file has its name")
+def _() -> list[Patch]:
+    def write(path: Path, content: bytes) -> None:
+        safe_write.write(path, content)
+        digest = checksums.hash_file(path)
+        safe_write.append(path.parent / checksums.NAME, f"{digest}  {path.name}\n".encode())
+
+    return [(checksums, "write", write)]
+
+
+@mutant("a shortened list of sums keeps the oldest")
+def _() -> list[Patch]:
+    def drop_stale_sums(folder: Path) -> None:
+        sums = checksums.read_sums(folder)
+        lines = [f"{digests[0]}  {name}\n" for name, digests in sums.items()]
+        safe_write.write(folder / checksums.NAME, "".join(lines).encode())
+
+    return [(checksums, "drop_stale_sums", drop_stale_sums)]
+
+
+@mutant("a line is appended to a torn one")
+def _() -> list[Patch]:
+    def append(path: Path, lines: bytes) -> None:
+        with open(safe_write.open_file(path, 0o2001), "ab") as file:  # O_WRONLY | O_APPEND
+            file.write(lines)
+            file.flush()
+            safe_write.os.fsync(file.fileno())
+
+    return [(safe_write, "append", append)]
+
+
+@mutant("unfinished files of a crash stay")
+def _() -> list[Patch]:
+    real = safe_write.remove
+    return [(safe_write, "remove", lambda path: None if path.name.endswith(safe_write.TEMPORARY) else real(path))]
+
+
+@mutant("turns without episodes count as damage that is forgotten")
+def _() -> list[Patch]:
+    real = part_files.list_parts
+
+    def list_parts(folder: Path) -> part_files.PartFiles:
+        files = real(folder)
+        files.lone.clear()
+        return files
+
+    return [(part_files, "list_parts", list_parts)]
+
+
+@mutant("a merge of verdicts removes the merged part, too")
+def _() -> list[Patch]:
+    real = verdict_store.delete_parts
+
+    def delete_parts(folder: Path, parts: Iterable[Part], tables: Iterable[str]) -> None:
+        real(folder, [*parts, *part_files.list_parts(folder).verdicts], tables)
+
+    return [(verdict_store, "delete_parts", delete_parts)]
+
+
+@mutant("a merge of verdicts keeps the old parts")
+def _() -> list[Patch]:
+    return [(verdict_store, "delete_parts", lambda folder, parts, tables: None)]
+
+
+@mutant("a merge of verdicts doubles them")
+def _() -> list[Patch]:
+    real = VerdictStore._write
+    return [(VerdictStore, "_write", lambda store, frame: real(store, pl.concat([frame, frame.head(1)])))]
+
+
+@mutant("the last verdicts stay in memory")
+def _() -> list[Patch]:
+    real = VerdictStore.flush
+
+    def flush(store: VerdictStore) -> None:
+        if len(store._waiting) > 1:
+            store._waiting.pop()
+        real(store)
+
+    return [(VerdictStore, "flush", flush)]
