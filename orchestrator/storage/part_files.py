@@ -89,7 +89,7 @@ def hold_parts(folders: Iterable[Path]) -> Iterator[None]:
     The files are kept open, so that they can be read without their names.
     """
     with contextlib.ExitStack() as stack:
-        for folder in folders if HANDLES.is_dir() else ():
+        for folder in {*folders} - _held.keys() if HANDLES.is_dir() else ():
             _held[folder] = _open_parts(folder, stack)
             stack.callback(_held.pop, folder, None)
         yield

@@ -13,14 +13,6 @@ from envs.errors import RunFolderError
 from orchestrator.storage import lock, run_folder
 
 
-def test_one_process_may_hold_several_folders(tmp_path):
-    with lock.hold(tmp_path / "one", "driver"):
-        with lock.hold(tmp_path / "two", "driver"):
-            assert lock.holder(tmp_path / "one")["pid"] == lock.holder(tmp_path / "two")["pid"] == os.getpid()
-        assert lock.holder(tmp_path / "one") and lock.holder(tmp_path / "two") is None
-    assert lock.holder(tmp_path / "one") is None
-
-
 def test_a_link_to_a_held_folder_is_that_folder(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "run")
 
@@ -76,13 +68,9 @@ def test_a_local_copy_names_the_writer_of_the_remote_run(tmp_path):
     writer = {"host": "node-7", "pid": 3, "started": "2026-01-01T00:00:00+00:00", "url": "s3://runs/a"}
     (tmp_path / lock.WRITER).write_text(json.dumps(writer))
     assert lock.holder(tmp_path) == writer
-    (tmp_path / lock.WRITER).write_text("{}")
-    assert lock.holder(tmp_path) is None
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b'{"host": "a", "pid": 1}', b"\xff"])
-def test_any_other_content_names_nobody(content):
-    assert lock.parse_holder(content) == {}
+    for other in (b"{}", b"{", b"[]", b"3", b"\xff"):
+        (tmp_path / lock.WRITER).write_bytes(other)
+        assert lock.holder(tmp_path) is None
 
 
 def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):

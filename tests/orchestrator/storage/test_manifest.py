@@ -16,6 +16,7 @@ from orchestrator.cli.printing import FAULTY
 from orchestrator.storage import checksums, manifest
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.manifest import DAMAGED, MISSING, NO_SUMS, find_faults, put_aside_unmended
+from orchestrator.storage.run_folder import RESOLVED
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import VerdictStore
 from tests.orchestrator.report import runs
@@ -128,21 +129,53 @@ def test_folders_of_earlier_versions_read_without_faults(tmp_path, version):
     assert find_faults(old) == [manifest.Fault("results.json", MISSING)]
 
 
-@pytest.mark.parametrize("fault", [PART, checksums.NAME])
-@pytest.mark.parametrize("command", ["status {}", "status {} --json", "report {} --brief", "compare {}", 
-                                     "export {} --to csv", "merge {} OTHER --output {}-merged",
-                                     "track {} --tracking-uri sqlite"])  # fmt: skip
-def test_commands_name_faults_alike_and_exit_with_3(folder, finished, command, fault):
-    if fault == PART:
+COMMANDS = (
+    "status {}", "status {} --json", "report {} --brief", "compare {}", "export {} --to csv", "judge {} --agreement",
+    "merge {} OTHER --output {}-merged", "track {} --tracking-uri sqlite",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_name_faults_alike_and_exit_with_3(folder, finished, command):
+    if COMMANDS.index(command) % 2:
         shutil.copy(next((folder / "verdicts").glob("part-*")), folder / "verdicts" / PART)
     else:
-        (folder / fault).unlink()
+        (folder / checksums.NAME).unlink()
     (expected,) = find_faults(folder)
-    assert expected.problem == (NO_SUMS if fault == checksums.NAME else DAMAGED)
+    assert expected.problem == (DAMAGED if COMMANDS.index(command) % 2 else NO_SUMS)
 
     outcome = CliRunner().invoke(app, command.replace("{}", str(folder)).replace("OTHER", str(finished)).split())
     assert outcome.exit_code == FAULTY, outcome.output
     assert f"{folder}/{expected}" in outcome.stderr
+
+
+def damage_gold(folder: Path) -> str:
+    shutil.copytree(folder / "verdicts", folder / "gold/verdicts")
+    shutil.copy(folder / checksums.NAME, folder / "gold")
+    part = next((folder / "gold/verdicts").glob("part-*"))
+    flip_bit(part)
+    return f"gold/verdicts/{part.name}"
+
+
+def damage_commands(folder: Path) -> str:
+    checksums.write(folder / "control.jsonl", b"{}\n")
+    extend(folder / "control.jsonl")
+    return "control.jsonl"
+
+
+def forge_sweep(folder: Path) -> str:
+    """Add a key, and the sum of the new bytes."""
+    checksums.write(folder / RESOLVED, (folder / RESOLVED).read_bytes() + b"\n[unknown]\nkey = 1\n")
+    return RESOLVED
+
+
+@pytest.mark.parametrize("damage", [damage_gold, damage_commands, forge_sweep])
+def test_other_damage_ends_in_one_sentence_and_3(folder, damage):
+    name = damage(folder)
+    for command in ("status", "report --brief", "compare"):
+        outcome = CliRunner().invoke(app, [*command.split(), str(folder)])
+        assert outcome.exit_code == FAULTY, outcome.output
+        assert outcome.stderr.count(f"{folder}/{name}") == 1 and outcome.stderr.count("\n") <= 2, outcome.stderr
 
 
 @pytest.mark.long

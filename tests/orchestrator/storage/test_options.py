@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 
-import polars as pl
 import pytest
 
 from actors.playing.records import to_columns
 from actors.playing.rows import OptionRow
 from orchestrator.merging.answers import Source, write_episodes
-from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.episode_store import EpisodeStore, options
 from orchestrator.storage.manifest import find_faults
 from tests.orchestrator.blocks import batch_of, episode
@@ -39,27 +37,14 @@ def store_each(folder, *batches):
 
 
 def test_options_are_read_back_and_parts_without_them_have_no_file(tmp_path):
-    store_each(tmp_path, with_options(1), batch_of(2), with_options(3)).close()
+    store = store_each(tmp_path, with_options(1), batch_of(2), with_options(3))
     assert stored(tmp_path) == [1, 1, 3, 3]
     assert len(list((tmp_path / "options").glob("*.parquet"))) == 2
-
-
-def test_parts_without_thoughts_are_read_as_none(tmp_path):
-    store_each(tmp_path, with_options(1), with_options(2)).close()
-    path = sorted((tmp_path / "options").glob("*.parquet"))[0]
-    safe_write.prepare_table(path, pl.read_parquet(path).drop("thoughts"), metadata={})
-    checksums.record_sums(tmp_path, [path])
-    safe_write.publish(path)
-    rows = options(tmp_path).sort("sample_id").collect()
-    assert rows["sample_id"].to_list() == [1, 1, 2, 2]
-    assert rows["thoughts"].to_list() == [None, None, 4, 4]
-
-
-def test_merged_parts_hold_each_option_once(tmp_path):
-    store = store_each(tmp_path, with_options(1), batch_of(2), with_options(3))
     store.compact()
     assert stored(tmp_path) == [1, 1, 3, 3]
     assert [path.name for path in (tmp_path / "options").glob("*.parquet")] == ["part-00000001-00000003.parquet"]
+    store.discard([episode(1)["key"]])
+    assert stored(tmp_path) == [3, 3]
     store.close()
 
 
@@ -83,13 +68,6 @@ def test_options_whose_episodes_were_never_committed_do_not_count(tmp_path):
     assert stored(tmp_path) == [1, 1]
     EpisodeStore(tmp_path).close()
     assert [path.name for path in (tmp_path / "options").glob("*.parquet")] == ["part-00000001.parquet"]
-
-
-def test_discarded_episodes_lose_their_options(tmp_path):
-    store = store_each(tmp_path, with_options(1, 2))
-    store.discard([episode(1)["key"]])
-    store.close()
-    assert stored(tmp_path) == [2, 2]
 
 
 def test_options_are_taken_over_from_another_folder(tmp_path):

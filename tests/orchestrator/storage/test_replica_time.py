@@ -11,7 +11,6 @@ from orchestrator.storage.replica_time import (
     held_metrics,
     read_attempts,
     time_by_group,
-    weigh,
     write_attempts,
 )
 
@@ -30,17 +29,6 @@ def test_attempts_add_up_by_group(tmp_path):
     assert as_rows(tmp_path)[0] == {
         "group": "m", "gpus": 4, "waiting": 1, "loading": 2, "playing": 13, "judging": 4, "idle": 5, "lost": 6,
     }  # fmt: skip
-
-
-def test_groups_weigh_by_gpus_or_else_by_workers():
-    on_cpus, on_gpus = ReplicaTime(playing=3600, waiting=1800), ReplicaTime(gpus=2, playing=7200, idle=3600)
-
-    assert weigh([on_cpus]) == (
-        "worker-hours",
-        {"waiting": 0.5, "loading": 0, "playing": 1, "judging": 0, "idle": 0, "lost": 0},
-    )
-    unit, hours = weigh([on_cpus, on_gpus])
-    assert (unit, hours["playing"], hours["idle"], hours["waiting"]) == ("GPU-hours", 4, 2, 0)
 
 
 def test_one_sentence_with_parts_of_half_a_percent_and_more(tmp_path):

@@ -294,18 +294,12 @@ def test_status_of_a_running_sweep_counts_what_is_durable(tmp_path):
         opened.append(batch_of(2, 3))
         opened.close()
         assert [cell["state"] for cell in read_status(tmp_path)["cells"]] == ["failed"]
+    write_status(
+        tmp_path, [{**cell, "reason": "no GPU"}], finished=True
+    )  # of a killed attempt: its end is not recorded
+    status = read_status(tmp_path)
+    assert status["cells"] == [{**cell, "finished": 4, "state": "failed", "reason": ""}] and not status["finished"]
     assert read_status(tmp_path)["live"] is None, "nobody writes it any more"
-
-
-def test_status_after_kill_is_recounted(tmp_path):
-    plan(tmp_path, 2)
-    cells = [{"cell": CELL, "planned": 2, "finished": 1, "errors": 0, "state": "partial", "reason": "no GPU"}]
-    write_status(tmp_path, cells, finished=True)
-    opened = EpisodeStore(tmp_path)
-    opened.append(batch_of(0, 1))
-    opened.close()  # the end of the attempt is not recorded
-
-    assert read_status(tmp_path)["cells"] == [{**cells[0], "finished": 2, "state": "complete", "reason": ""}]
 
 
 def test_reader_of_lock_does_not_block_driver(tmp_path):
