@@ -14,7 +14,7 @@ Any other exception is a bug and propagates.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -125,24 +125,6 @@ class Reply:
     """What a service did otherwise than asked: another model, its own word for the end, a field left out."""
 
 
-class ReplyScore(NamedTuple):
-    """The probability that a model writes exactly this reply and stops."""
-
-    log_probability: float
-    """Natural logarithm, at temperature 1, without top-p, top-k and penalties."""
-    greedy: bool
-    """True if greedy decoding writes this reply."""
-
-
-class ScoredReplies(NamedTuple):
-    """The scores of some replies to one request, with the usage of the scoring."""
-
-    scores: tuple[ReplyScore, ...]
-    """One per reply, in order."""
-    usage: Reply
-    """A reply without text that holds tokens, time and cost."""
-
-
 class FirstToken(NamedTuple):
     """A possible first token of a reply."""
 
@@ -178,20 +160,11 @@ class Backend(ABC):
     """The interface of an engine; only ``reply`` has no default."""
 
     scores_replies: bool = False
-    """True if the engine implements ``option_log_probabilities``."""
+    """True if the probabilities of its replies can be computed (extras/operating)."""
 
     @abstractmethod
     async def reply(self, request: Request) -> Reply:
         """Answer the request; raises a ``BackendError``."""
-
-    async def option_log_probabilities(
-        self, request: Request, replies: Sequence[str], thought: str = ""
-    ) -> ScoredReplies:
-        """Return the score of each of these replies, given that the model has written ``thought`` before them.
-
-        Raises as ``reply``. Only for engines with ``scores_replies``.
-        """
-        raise NotImplementedError(f"{type(self).__name__} gives no probabilities")
 
     async def first_tokens(self, request: Request) -> FirstTokenReply | None:
         """Return the probabilities of a reply's first token; None if the engine gives none. Raises as ``reply``."""

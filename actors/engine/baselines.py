@@ -4,11 +4,10 @@ They answer through the interface of engines, with calls if functions are offere
 ``malformed-calls`` use the correct answer; ``ask-properly`` knows which suggestion helps. ``rule-judge`` judges other answers.
 """
 
-from collections.abc import Callable, Sequence
-from math import inf
+from collections.abc import Callable
 from random import Random
 
-from actors.engine.backend import Backend, Reply, ReplyScore, Request, ScoredReplies, Situation, Unprocessable
+from actors.engine.backend import Backend, Reply, Request, Situation, Unprocessable
 from envs import SCENARIOS
 from envs.dialogue import rule_reply
 from envs.installed import load_function
@@ -143,12 +142,6 @@ class Baseline(Backend):
         if not isinstance(reply, str):
             raise Unprocessable(f"the policy {self.name} returned a value of type {type(reply).__name__}, not a text")
         return Reply(write_call(situation.calls, reply) if situation.calls else reply)
-
-    async def option_log_probabilities(
-        self, request: Request, replies: Sequence[str], thought: str = ""
-    ) -> ScoredReplies:
-        certain = (await self.reply(request)).text
-        return ScoredReplies(tuple(ReplyScore(0.0 if r == certain else -inf, r == certain) for r in replies), Reply(""))
 
 
 def _below(seed: int, bound: int) -> int:

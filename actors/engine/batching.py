@@ -1,6 +1,6 @@
 """Forms batches of waiting requests: the oldest first, then the most similar ones. No batch waits until it is full."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Condition
@@ -18,18 +18,16 @@ class Job:
     request: Request
     pictures: Mapping[ImageRef, Any]
     """Cropped and resized pixels."""
-    replies: tuple[str, ...] = ()
-    """Replies to score (``Backend.option_log_probabilities``); empty if the model is to write a reply."""
-    thought: str = ""
-    """The text that comes before each of ``replies``."""
+    work: Callable[..., Any] | None = None
+    """What to do with the model and this job's batch instead of writing a reply."""
     answer: Future[Any] = field(default_factory=Future)
-    """A ``Reply``, or the ``ScoredReplies`` of ``replies``."""
+    """A ``Reply``, or the result of ``work``."""
     created: float = field(default_factory=perf_counter)
 
     @property
     def kind(self) -> Hashable:
-        """The properties that jobs of one batch share: decoding, number of pictures, and whether replies are scored."""
-        return self.request.sampling, len(images_of(self.request.messages)), bool(self.replies)
+        """The properties that jobs of one batch share."""
+        return self.request.sampling, len(images_of(self.request.messages)), self.work is None
 
     @property
     def length(self) -> int:
@@ -96,8 +94,8 @@ class JobQueue:
 
 
 def similar_jobs(jobs: list[Job], limit: int) -> list[Job]:
-    """Return the first job and those of its kind nearest in length, at most ``limit``; a job that scores replies is alone."""
-    if jobs and jobs[0].replies:
+    """Return the first job and those of its kind nearest in length, at most ``limit``; a job with its own work is alone."""
+    if jobs and jobs[0].work:
         return jobs[:1]
     same_kind = [job for job in jobs if job.kind == jobs[0].kind]
     return same_kind[:1] + sorted(same_kind[1:], key=lambda job: abs(job.length - jobs[0].length))[: limit - 1]

@@ -1,10 +1,9 @@
 """Both engines and a package-style call on the same tiny checkpoints, task by task: inputs and replies of each, as JSON lines.
 
 ``python -m tests.actors.rehearsal CHECKPOINTS DATA TASK ...``; the tasks are ``ids:NAME`` (token ids and certificates, without
-weights), ``replies:NAME`` (both engines play), ``tensors:NAME`` (``tests.actors.picture_tensors``) and ``scores:NAME``
-(``tests.actors.rehearsal_scores``). A process of its own, because the packages that some processors need are on its path alone;
-one for many tasks, because its imports take 20 CPU seconds. Checkpoints that are not there are built; pictures are drawn into
-DATA.
+weights), ``replies:NAME`` (both engines play) and ``tensors:NAME`` (``tests.actors.picture_tensors``).
+A process of its own, because the packages that some processors need are on its path alone; one for many tasks, because its
+imports take 20 CPU seconds. Checkpoints that are not there are built; pictures are drawn into DATA.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from tests.actors.newer_architectures import EVERY
 from tests.actors.package_network import PackageNetwork
 from tests.actors.picture_tensors import compare_tensors
 from tests.actors.rehearsal_prompts import UNREADABLE, draw, entry, prompts, refused_prompts
-from tests.actors.rehearsal_scores import compare_scores
 
 ENGINES = ("transformers", "vllm")
 NEW_TOKENS = 8
@@ -168,7 +166,7 @@ def main(folder: Path, data: Path, tasks: list[str]) -> None:
         print(json.dumps({"task": task, **report}), flush=True)
 
 
-TASKS = {"ids": collect_ids, "replies": compare_replies, "tensors": compare_tensors, "scores": compare_scores}
+TASKS = {"ids": collect_ids, "replies": compare_replies, "tensors": compare_tensors}
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

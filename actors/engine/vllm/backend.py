@@ -38,7 +38,6 @@ from actors.engine.backend import (
     Overflow,
     Reply,
     Request,
-    ScoredReplies,
     Unprocessable,
 )
 from actors.engine.chat_format import Chat, Part, conversation, template_variables
@@ -50,7 +49,6 @@ from actors.engine.request_pipeline import RequestPipeline
 from actors.engine.vllm.model_input import SentPictures, count_pictures, describe_input
 from actors.engine.vllm.on_cpu import engine_threads
 from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
-from actors.engine.vllm.scoring import score_replies
 from actors.engine.vllm.thoughts import open_thoughts
 from actors.engine.vllm.tool_calls import ToolCalls, add_functions, writes_start_token
 from envs.tool_calls import Function
@@ -132,12 +130,6 @@ class VLLMBackend(LocalBackend):
             len(output.prompt_token_ids), len(answer.token_ids), answer.finish_reason, seconds, thought=thought,
             cached_tokens=output.num_cached_tokens, pictures=pictures.pictures, cached_pictures=pictures.cached,
         )  # fmt: skip
-
-    async def option_log_probabilities(
-        self, request: Request, replies: Sequence[str], thought: str = ""
-    ) -> ScoredReplies:
-        stops = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful).stops
-        return await score_replies(self, request, replies, stops, thought)
 
     async def generate(
         self,

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, inf, log
 
-from actors.engine.backend import Backend, Reply, ReplyScore, Request
+from actors.engine.backend import Backend, ModelStopped, Reply, Request
 from actors.playing.judge import derive_seed
 from envs.thoughts import CLOSING, OPENING
 from envs.types import Sample
+from proactive_operating.reply_scores import ReplyScore, score_replies
 from proactive_operating.state_graph import Question, read_option, reply_forms
 from sweeps.conditions import Condition
 
@@ -53,6 +54,8 @@ async def score_options(backend: Backend, request: Request, condition: Condition
         scored_letters = await _letter_options(backend, request, question, condition)
         return scored_letters or await _sample_options(backend, request, question, condition)
     drawn = await draw_replies(backend, request, condition.thoughts)
+    if any(reply.thought for reply in drawn):
+        raise ModelStopped("every-state samples thoughts itself; remove thinking from the model's entry")
     if not any(split_thought(reply.text) for reply in drawn):
         computed = await _compute_options(backend, request, question, condition)
         return _as_reply(question, add_usage([computed, *drawn]), computed.options)
@@ -75,7 +78,7 @@ async def _compute_options(
 ) -> ScoredReply:
     """Score the options by the probabilities that the engine computes after a thought."""
     readable = readable_forms(question, request.situation.sample, condition)
-    scored = await backend.option_log_probabilities(request, [form for form, _ in readable], thought)
+    scored = await score_replies(backend, request, [form for form, _ in readable], thought)
     options = sum_scores(len(question.options), [number for _, number in readable], scored.scores)
     return _as_reply(question, scored.usage, options)
 

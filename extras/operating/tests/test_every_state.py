@@ -14,7 +14,7 @@ pytest.importorskip("transformers", reason="the embedded model needs transformer
 
 import torch
 
-from actors.engine.backend import ReplyScore, Request
+from actors.engine.backend import Request
 from actors.engine.baselines import Baseline
 from actors.engine.batching import Job
 from actors.engine.hf.backend import TransformersBackend
@@ -23,6 +23,7 @@ from actors.playing.play import Episode, play
 from actors.playing.records import episode_row
 from envs.samples import load_samples
 from proactive_operating.option_scores import SAMPLES, ScoredReply, log_sum, sum_scores
+from proactive_operating.reply_scores import ReplyScore, score_replies
 from proactive_operating.rules import EveryState
 from proactive_operating.state_graph import build_graph
 from sweeps.conditions import VARIANTS
@@ -60,7 +61,7 @@ def test_scores_are_those_of_a_forward_pass_over_prompt_and_reply(
     replies = [*prompt.situation.view.categories, "A", "A.", "B. " + prompt.situation.view.options[1]]
 
     async def ask() -> tuple[ReplyScore, ...]:
-        return (await engine.option_log_probabilities(request, replies, thought)).scores
+        return (await score_replies(engine, request, replies, thought)).scores
 
     scores = asyncio.run(ask())
     model = engine.model

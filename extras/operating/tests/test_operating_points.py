@@ -11,7 +11,7 @@ from random import Random
 import polars as pl
 import pytest
 
-from actors.engine.backend import Backend, Reply, ReplyScore, Request, ScoredReplies
+from actors.engine.backend import Backend, Reply, Request
 from actors.engine.registry import open_engine
 from envs import SCENARIOS
 from envs.errors import RunFolderError
@@ -24,6 +24,7 @@ from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.paper_tables import result_tables
 from proactive_operating.played import exact_and_played
 from proactive_operating.points import operating_points
+from proactive_operating.reply_scores import ReplyScore, ScoredReplies
 from proactive_operating.results import add_columns
 from proactive_operating.splits import operating_splits, split_between
 from proactive_operating.tables import exact_table

@@ -9,16 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.engine.backend import (
-    FirstToken,
-    FirstTokenReply,
-    Reply,
-    ReplyScore,
-    Request,
-    ScoredReplies,
-    ScriptedBackend,
-    Situation,
-)
+from actors.engine.backend import FirstToken, FirstTokenReply, Reply, Request, ScriptedBackend, Situation
 from actors.playing.judge import derive_seed
 from envs import SCENARIOS
 from proactive_operating.option_scores import (
@@ -30,6 +21,7 @@ from proactive_operating.option_scores import (
     split_thought,
     sum_scores,
 )
+from proactive_operating.reply_scores import ReplyScore, ScoredReplies
 from proactive_operating.state_graph import Question
 from sweeps.conditions import Condition
 from sweeps.sampling import Sampling

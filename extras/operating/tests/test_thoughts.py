@@ -10,10 +10,11 @@ from random import Random
 
 import pytest
 
-from actors.engine.backend import Backend, Reply, ReplyScore, Request, ScoredReplies
+from actors.engine.backend import Backend, Reply, Request
 from actors.playing.play import Episode, play
 from envs.samples import load_samples
 from proactive_operating.option_scores import split_thought
+from proactive_operating.reply_scores import ReplyScore, ScoredReplies
 from sweeps.conditions import VARIANTS, OwnCondition
 from sweeps.spec import Cell, ModelSpec
 

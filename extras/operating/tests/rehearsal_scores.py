@@ -1,7 +1,8 @@
-"""Scored replies of a tiny checkpoint beside one forward pass over prompt and reply, which uses no cache."""
+"""Scored replies of a tiny checkpoint beside one forward pass over prompt and reply, as tasks of ``tests.actors.rehearsal``."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import torch
 
 from actors.engine.backend import Request
 from actors.engine.batching import Job
-from actors.engine.hf.scoring import extend_inputs
 from actors.engine.registry import open_engine
+from proactive_operating.reply_scores import score_replies
+from proactive_operating.transformers_scores import extend_inputs
+from tests.actors import rehearsal
 from tests.actors.asking import make_request
 from tests.actors.newer_architectures import EVERY
 from tests.actors.rehearsal_prompts import entry, prompts
@@ -32,9 +35,9 @@ async def compare_scores(name: str, folder: Path, data: Path) -> dict[str, Any]:
 
 
 async def _largest_gap(backend: Any, request: Request) -> float:
-    scores = (await backend.option_log_probabilities(request, REPLIES)).scores
+    scores = (await score_replies(backend, request, REPLIES)).scores
     job = Job(request, await backend.pictures.load(request.messages))
-    inputs = backend.model._on_device(backend.model.inputs([job]))
+    inputs = backend.model.on_device(backend.model.inputs([job]))
     inputs.pop("labels", None)
     expected = [_forward_score(backend.model, inputs, reply) for reply in REPLIES]
     return max(abs(score.log_probability - other) for score, other in zip(scores, expected, strict=True))
@@ -50,3 +53,8 @@ def _forward_score(model: Any, inputs: dict[str, Any], reply: str) -> float:
     written = sum(float(steps[number, token]) for number, token in enumerate(ids))
     ends = [stop for stop in sorted(model.stops) if stop < steps.shape[-1]]
     return written + float(steps[-1, ends].logsumexp(0))
+
+
+if __name__ == "__main__":
+    rehearsal.TASKS["scores"] = compare_scores
+    rehearsal.main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -8,16 +8,29 @@ the prompt again with each reply.
 import inspect
 from collections.abc import Collection, Sequence
 from copy import deepcopy
+from time import perf_counter
 from typing import Any
 
 import torch
 
-from actors.engine.backend import ReplyScore
+from actors.engine.backend import Reply
+from proactive_operating.reply_scores import ReplyScore, ScoredReplies
 
 ROWS = 64
 """Replies that are computed at once; each has a copy of the prompt's cache."""
 PER_TOKEN = ("mm_token_type_ids", "token_type_ids")
 """Input tensors with a number per token; for the tokens of a reply it is 0, which means text."""
+
+
+def score_job(model: Any, batch: Any, replies: Sequence[str], thought: str) -> ScoredReplies:
+    """Return the scores of replies to the batch's only job; ``model`` is a ``ModelAndProcessor``."""
+    (job,), inputs = batch.jobs, model.on_device(batch.inputs)
+    choices = model.decoding(job.request)
+    stops = model.stops if choices.stops is None else frozenset(choices.stops)
+    before, *ids = (model.decoder(text, add_special_tokens=False)["input_ids"] for text in (thought, *replies))
+    scores = score_replies(model.network, extend_inputs(inputs, before) if before else inputs, ids, stops)
+    prompt, written, seconds = inputs["input_ids"].shape[1], sum(map(len, ids)), perf_counter() - job.created
+    return ScoredReplies(tuple(scores), Reply("", prompt, written, "stop", seconds, cached_tokens=0))
 
 
 @torch.inference_mode()

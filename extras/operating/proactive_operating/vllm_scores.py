@@ -5,38 +5,20 @@ log-probabilities of the named tokens, before temperature, penalties and bias (`
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import exp, inf, log
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from vllm import SamplingParams
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind
 
-from actors.engine.backend import Reply, ReplyScore, Request, ScoredReplies
-from actors.engine.decoding import end_tokens
-from actors.engine.request_pipeline import RequestPipeline
-from actors.engine.vllm.model_input import SentPictures
+from actors.engine.backend import Reply, Request
+from actors.engine.decoding import decoding, end_tokens
+from actors.engine.vllm.backend import VLLMBackend
+from proactive_operating.reply_scores import ReplyScore, ScoredReplies
 
 Tokens = tuple[int, ...]
-
-
-class Engine(Protocol):
-    """The parts of ``VLLMBackend`` that scoring uses."""
-
-    engine: Any
-    prompts: RequestPipeline[Request, Any, Any]
-    lora: Any
-    checkpoint_decoding: Any
-
-    async def generate(
-        self,
-        prompt: Callable[[], Awaitable[Any]],
-        make_params: Callable[[], SamplingParams],
-        max_tokens: int,
-        lora: Any,
-    ) -> tuple[Any, SentPictures, float]:
-        """Return the finished output, the pictures sent, and the seconds it took."""
 
 
 class NextToken(NamedTuple):
@@ -50,12 +32,10 @@ class NextToken(NamedTuple):
 
 
 async def score_replies(
-    backend: Engine, request: Request, replies: Sequence[str], stops: Collection[int] | None, thought: str = ""
+    backend: VLLMBackend, request: Request, replies: Sequence[str], thought: str = ""
 ) -> ScoredReplies:
-    """Return the score of each reply after a thought; raises as ``Backend.reply``.
-
-    If ``stops`` is None, every end token of the model ends a reply.
-    """
+    """Return the score of each reply after a thought; raises as ``Backend.reply``."""
+    stops = decoding(request.sampling, backend.checkpoint_decoding, backend.penalty, backend.faithful).stops
     tokenizer = backend.engine.renderer.get_tokenizer()
     thought_ids, *ids = (tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (thought, *replies))
     ends = all_end_tokens(backend) if stops is None else stops
@@ -90,21 +70,21 @@ def score(next_tokens: Mapping[Tokens, NextToken], reply: Tokens, stops: Collect
     return ReplyScore(written + (log(ended) if ended else -inf), greedy)
 
 
-def all_end_tokens(backend: Engine) -> frozenset[int]:
+def all_end_tokens(backend: VLLMBackend) -> frozenset[int]:
     """Return every token that ends a reply, from all configurations that name one, as ``hf.network.all_end_tokens`` does."""
     text = getattr(backend.engine.model_config.hf_text_config, "eos_token_id", None)
     tokenizer = backend.engine.renderer.get_eos_token_id()
     return frozenset(end_tokens(backend.checkpoint_decoding.get("eos_token_id"), text, tokenizer))
 
 
-async def _next_token(backend: Engine, request: Request, prefix: Tokens, tokens: Sequence[int]) -> NextToken:
+async def _next_token(backend: VLLMBackend, request: Request, prefix: Tokens, tokens: Sequence[int]) -> NextToken:
     """Ask for the log-probabilities of tokens after a prefix, in several requests if they exceed vLLM's limit for one."""
     parts = [tokens[start : start + MAX_LOGPROB_TOKEN_IDS] for start in range(0, len(tokens), MAX_LOGPROB_TOKEN_IDS)]
     answers = [await _ask(backend, request, prefix, part) for part in parts]
     return answers[0]._replace(logs={token: value for answer in answers for token, value in answer.logs.items()})
 
 
-async def _ask(backend: Engine, request: Request, prefix: Tokens, tokens: Sequence[int]) -> NextToken:
+async def _ask(backend: VLLMBackend, request: Request, prefix: Tokens, tokens: Sequence[int]) -> NextToken:
     async def prompt() -> Any:
         rendered = await backend.prompts.prepare(request)
         return {**rendered, "prompt_token_ids": [*rendered["prompt_token_ids"], *prefix]}
