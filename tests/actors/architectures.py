@@ -414,7 +414,7 @@ ARCHITECTURES = {
     ),
     "qwen2.5-vl": Architecture(
         "Qwen2_5_VLForConditionalGeneration",
-        ("qwen2.5-vl-3b", "qwen2.5-vl-7b", "qwen2.5-vl-32b", "qwen2.5-vl-72b"),
+        ("qwen2.5-vl-3b", "qwen2.5-vl-7b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "mimo-vl-7b"),
         _qwen,
     ),
     "internvl": Architecture(

@@ -251,12 +251,12 @@ def _internvl3_5() -> tuple[Any, Any]:
     return base.internvl("qwen3", head_dim=HEAD)
 
 
-QWEN3_VL = ("qwen3-vl-2b", "qwen3-vl-4b", "qwen3-vl-8b", "qwen3-vl-32b")
+QWEN3_VL = tuple(f"qwen3-vl-{size}{kind}" for kind in ("", "-thinking") for size in ("2b", "4b", "8b", "32b"))
 NEWER = {
     "qwen3-vl": Architecture("Qwen3VLForConditionalGeneration", QWEN3_VL, lambda: _qwen3_vl(experts=False)),
     "qwen3-vl-moe": Architecture(
         "Qwen3VLMoeForConditionalGeneration",
-        ("qwen3-vl-30b-a3b",),
+        ("qwen3-vl-30b-a3b", "qwen3-vl-30b-a3b-thinking"),
         lambda: _qwen3_vl(experts=True),
         transposed="mlp.experts.",
     ),
@@ -273,10 +273,12 @@ NEWER = {
         starts_twice=True,
     ),
     "glm-4.1v": Architecture("Glm4vForConditionalGeneration", ("glm-4.1v-9b-thinking",), lambda: _glm("glm-4.1v")),
-    "glm-4.5v": Architecture("Glm4vMoeForConditionalGeneration", ("glm-4.5v",), lambda: _glm("glm-4.5v")),
+    "glm-4.5v": Architecture(
+        "Glm4vMoeForConditionalGeneration", ("glm-4.5v", "glm-4.5v-thinking"), lambda: _glm("glm-4.5v")
+    ),
     "glm-4.6v": Architecture("Glm4vMoeForConditionalGeneration", ("glm-4.6v",), lambda: _glm("glm-4.6v")),
     "glm-4.6v-flash": Architecture(
-        "Glm4vForConditionalGeneration", ("glm-4.6v-flash",), lambda: _glm("glm-4.6v-flash")
+        "Glm4vForConditionalGeneration", ("glm-4.6v-flash", "glm-4.6v-flash-thinking"), lambda: _glm("glm-4.6v-flash")
     ),
     "llama-4": Architecture("Llama4ForConditionalGeneration", ("llama-4-scout",), _llama4, starts_twice=True),
     "mistral-small": Architecture(
@@ -290,7 +292,7 @@ NEWER = {
         "LlavaForConditionalGeneration", ("pixtral-12b",), lambda: _pixtral("pixtral"), starts_twice=True
     ),
     "minicpm-v-4.6": Architecture(
-        "MiniCPMV4_6ForConditionalGeneration", ("minicpm-v-4.6",), _minicpm, vllm_on_cpu=False
+        "MiniCPMV4_6ForConditionalGeneration", ("minicpm-v-4.6", "minicpm-v-4.6-thinking"), _minicpm, vllm_on_cpu=False
     ),
     "paligemma-2": Architecture("PaliGemmaForConditionalGeneration", (), _paligemma, vllm_on_cpu=False, pictures=1),
 }

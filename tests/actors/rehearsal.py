@@ -1,9 +1,9 @@
 """Both engines and a package-style call on the same tiny checkpoints, task by task: inputs and replies of each, as JSON lines.
 
 ``python -m tests.actors.rehearsal CHECKPOINTS DATA TASK ...``; the tasks are ``ids:NAME`` (token ids and certificates, without
-weights), ``replies:NAME`` (both engines play) and ``tensors:NAME`` (``tests.actors.picture_tensors``).
-A process of its own, because the packages that some processors need are on its path alone; one for many tasks, because its
-imports take 20 CPU seconds. Checkpoints that are not there are built; pictures are drawn into DATA.
+weights), ``replies:NAME`` (both engines play), ``tensors:NAME`` (``tests.actors.picture_tensors``) and ``thoughts:NAME`` (a
+cut-off thought). A process of its own, because the packages that some processors need are on its path alone; one for many
+tasks, because its imports take 20 CPU seconds. Checkpoints that are not there are built; pictures are drawn into DATA.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from actors.trial.certify import record_inputs
 from envs.types import ImageRef
 from orchestrator.planning.build_plan import build_plan
 from sweeps.load import build
+from sweeps.sampling import Thinking
 from sweeps.spec import ModelSpec
 from tests.actors.architectures import write_checkpoint
 from tests.actors.asking import make_request
@@ -138,6 +139,25 @@ async def _refusal(backend: Backend, messages: tuple[Message, ...]) -> dict[str,
     return {"error": "", "why": reply.text}
 
 
+async def think(name: str, folder: Path, data: Path) -> dict[str, Any]:
+    """Map ``plain`` and ``thinking`` to one reply of as many tokens, whose thought the chat template opens."""
+    path, replies = folder / name / "chat_template.jinja", dict[str, Any]()
+    template = path.read_text()
+    path.write_text(template + "{% if add_generation_prompt %}<think>\n{% endif %}")
+    model = entry(name, "transformers", folder)
+    thinking = Thinking(budget=NEW_TOKENS)
+    for title, limit, chosen in (("plain", 2 * NEW_TOKENS, None), ("thinking", NEW_TOKENS, thinking)):
+        backend: Any = open_engine(model.model_copy(update={"thinking": chosen}), data)
+        try:
+            question = prompts(EVERY[name].pictures, data)["1 picture"]
+            reply = await backend.reply(make_request(*question, max_tokens=limit))
+            replies[title] = {"thought": reply.thought, "text": reply.text.strip(), "tokens": reply.reply_tokens}
+        finally:
+            await backend.close()
+    path.write_text(template)
+    return replies
+
+
 def _request(messages: tuple[Message, ...]) -> Request:
     return make_request(*messages, max_tokens=NEW_TOKENS)
 
@@ -166,7 +186,7 @@ def main(folder: Path, data: Path, tasks: list[str]) -> None:
         print(json.dumps({"task": task, **report}), flush=True)
 
 
-TASKS = {"ids": collect_ids, "replies": compare_replies, "tensors": compare_tensors}
+TASKS = {"ids": collect_ids, "replies": compare_replies, "tensors": compare_tensors, "thoughts": think}
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

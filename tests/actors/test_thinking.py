@@ -21,8 +21,11 @@ from actors.engine.registry import open_engine, open_without_weights
 from actors.playing.play import play
 from actors.playing.records import PlayedEpisode, episode_batch
 from sweeps.conditions import CONDITIONS
+from sweeps.registry import registry
 from sweeps.spec import Cell, ModelSpec, Protocol
 from tests.actors.asking import make_request, user
+from tests.actors.newer_architectures import EVERY
+from tests.actors.rehearsed import run_rehearsal
 from tests.actors.service import Answer, completion, serving
 from tests.actors.tiny import thinker
 from tests.envs.games import SAMPLES
@@ -147,3 +150,15 @@ def test_thinking_is_part_of_the_key_only_where_it_is_set() -> None:
 def test_thinking_that_cannot_be_is_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         ModelSpec.model_validate({"name": "m", "source": "a/b", "thinking": {}, **fields})
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1600)
+def test_every_architecture_that_thinks_stores_a_cut_off_thought(tmp_path: Path, demo_data: Path) -> None:
+    shipped = {name for name, model in registry().items() if model.thinking}
+    names = [name for name, architecture in EVERY.items() if shipped & set(architecture.models)]
+    outcomes = run_rehearsal([f"thoughts:{name}" for name in names], tmp_path, demo_data, 1500)
+    assert len(names) >= 7
+    for name in names:
+        plain, thinking = outcomes[f"thoughts:{name}"]["plain"], outcomes[f"thoughts:{name}"]["thinking"]
+        assert thinking == {"thought": plain["text"], "text": "", "tokens": plain["tokens"]}, name
