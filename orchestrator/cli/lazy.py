@@ -1,14 +1,13 @@
 """Commands that are imported when they are typed, so that ``--help`` imports none of them."""
 
 import importlib
-import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from envs.errors import UserError
 from envs.installed import PackageError
@@ -16,10 +15,30 @@ from orchestrator.cli.removed import removed_sentence
 from orchestrator.cli.user_errors import path_of, report_user_errors
 
 
+def omit_types(parameters: list[Any]) -> list[Any]:
+    """Return parameters that help shows without ``<bool>`` for flags and ``<list[Path]>`` for arguments."""
+    for parameter in parameters:
+        if parameter.param_type_name == "argument" or parameter.is_flag:
+            parameter.display_type_rich = lambda *_, **__: None
+    return parameters
+
+
+class Command(TyperCommand):
+    """A command whose help names types only where they tell something."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the command's parameters and ``--help``."""
+        return omit_types(super().get_params(ctx))
+
+
 class Commands(TyperGroup):
     """The commands; user errors become one sentence wherever they are raised, also while arguments are parsed."""
 
     is_listing = False
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the group's parameters and ``--help``."""
+        return omit_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was typed."""
@@ -62,36 +81,20 @@ def read_summary(target: str) -> str:
         text = Path(str(spec.origin)).read_text(encoding="utf-8") if spec else ""
     except (ImportError, OSError, ValueError):
         return ""
-    match = re.search(rf'^def {function}\(.*?^    """(.*?)(?:"""|\n)', text, re.DOTALL | re.MULTILINE)
-    return match[1] if match else ""
+    docstring = text.partition(f"\ndef {function}(")[2].partition('\n    """')[2]
+    return docstring.partition("\n")[0].removesuffix('"""')
 
 
 def load(command: Any) -> Any:
     """Return the command of a stand-in, and any other as it is; raises PackageError if it cannot be imported."""
-    target = getattr(command.callback, "target", "")
-    if target:
+    if target := getattr(command.callback, "target", ""):
         module, _, function = target.partition(":")
         program = typer.Typer(add_completion=False)
         try:
-            program.command(command.name)(getattr(importlib.import_module(module), function))
+            program.command(command.name, cls=Command)(getattr(importlib.import_module(module), function))
         except Exception as problem:  # a foreign module may raise anything
             if module.startswith("orchestrator."):
                 raise
             raise PackageError(f"the command {command.name} cannot be imported from {target} ({problem})") from problem
         command = typer.main.get_command(program)
-    omit_types(command)
     return command
-
-
-def omit_types(command: Any) -> None:
-    """Omit ``<bool>`` of flags and ``<list[Path]>`` of arguments from the help of a command."""
-    list_parameters = command.get_params
-
-    def get_params(context: Any) -> Any:
-        parameters = list_parameters(context)
-        for parameter in parameters:
-            if parameter.param_type_name == "argument" or parameter.is_flag:
-                parameter.display_type_rich = lambda *_, **__: None
-        return parameters
-
-    command.get_params = get_params
