@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.options import MovedData, RunFolders
-from orchestrator.cli.printing import print_lines
+from orchestrator.cli.printing import print_lines, reading
 from orchestrator.storage.run_folder import check_distinct, stored_sweep
 from orchestrator.view.bundle import write_bundle
 from orchestrator.view.catalog import run_names
@@ -42,7 +42,8 @@ def view(
         stored_sweep(folder)
     runs = run_names(folders)
     if output is not None:
-        _write_bundle(runs, data, output, not no_pictures)
+        with reading(folders):
+            _write_bundle(runs, data, output, not no_pictures)
     else:
         asyncio.run(_serve(ViewPage(runs, data), port))
 

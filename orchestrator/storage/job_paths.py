@@ -11,8 +11,7 @@ COPIES = "working_dir_files"
 
 def durable_path(output: str) -> Path:
     """Return a run folder's path. Raises RunFolderError if it is inside a job's copy of the checkout."""
-    path = Path(output)
-    if _in_copy(path):
+    if _in_copy(path := Path(output)):
         raise RunFolderError(
             f"{output} would lie in this job's copy of the checkout, which Ray throws away with the job; pass an --output "
             "that is absolute and on shared storage, or s3://BUCKET/FOLDER"

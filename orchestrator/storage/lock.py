@@ -97,7 +97,10 @@ def _lock_file(folder: Path) -> int:
     try:
         _lock_exclusively(handle)
     except OSError as problem:
-        sentence = _refusal(folder, handle, problem)
+        sentence = f"{folder} cannot be locked ({problem.strerror}); pass an --output on a file system that has flock"
+        if isinstance(problem, BlockingIOError):
+            name = describe_holder(current) if (current := _read_handle(handle)) else "another process"
+            sentence = f"{folder} is in use by {name}; wait for it, stop it, or pass another --output"
         os.close(handle)
         raise RunFolderError(sentence) from None
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -113,14 +116,6 @@ def _lock_exclusively(handle: int) -> None:
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         time.sleep(LOCK_PAUSE_S)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _refusal(folder: Path, handle: int, problem: OSError) -> str:
-    if not isinstance(problem, BlockingIOError):
-        return f"{folder} cannot be locked ({problem.strerror}); pass an --output on a file system that has flock"
-    current = _read_handle(handle)
-    name = describe_holder(current) if current else "another process"
-    return f"{folder} is in use by {name}; wait for it, stop it, or pass another --output"
 
 
 def _read_handle(handle: int) -> dict[str, Any]:

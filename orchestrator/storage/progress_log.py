@@ -4,9 +4,7 @@ Each line is one point. Torn and foreign lines are skipped.
 """
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -53,14 +51,9 @@ def append_point(folder: Path, point: Point) -> None:
 
 def stored_points(folder: Path) -> list[Point]:
     """Return the points of all attempts, oldest first; empty where the file is missing or unreadable."""
-    try:
-        lines = regular.read_bytes(folder / FILE, MAX_BYTES).splitlines()
-    except OSError:
-        return []
-    return list(islice(_parse(lines), MAX_POINTS))
-
-
-def _parse(lines: list[bytes]) -> Iterator[Point]:
-    for line in lines:
-        with suppress(ValidationError):
-            yield Point.model_validate_json(line)
+    points: list[Point] = []
+    with suppress(OSError):
+        for line in regular.read_bytes(folder / FILE, MAX_BYTES).splitlines()[:MAX_POINTS]:
+            with suppress(ValidationError):
+                points.append(Point.model_validate_json(line))
+    return points

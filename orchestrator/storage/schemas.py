@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import polars as pl
 
@@ -53,15 +53,8 @@ UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 def schema(row: type[tuple[Any, ...]]) -> pl.Schema:
     """Return the schema of a table of such rows. Raises KeyError for a field type without a column type."""
     hints = get_type_hints(row, include_extras=True)
-    return pl.Schema({name: COLUMN_TYPES[_without_none(hint)] for name, hint in hints.items()})
-
-
-def _without_none(hint: Any) -> Any:
-    """Return ``str`` for ``str | None``, and other types unchanged."""
-    if get_origin(hint) in (None, Annotated):
-        return hint
-    (field_type,) = (choice for choice in get_args(hint) if choice is not NoneType)
-    return field_type
+    kinds = {kind | None: column for kind, column in COLUMN_TYPES.items()} | COLUMN_TYPES
+    return pl.Schema({name: kinds[hint] for name, hint in hints.items()})
 
 
 EPISODES, TURNS, OPTIONS, VERDICTS = map(schema, (EpisodeRow, TurnRow, OptionRow, VerdictRow))

@@ -12,6 +12,7 @@ from envs.types import ERRORS, Ending
 from orchestrator.report.measures.endings import EndingKind, endings
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
+from orchestrator.storage.part_files import hold_parts
 from orchestrator.storage.run_folder import planned_cells, planned_episodes, stored_sweep
 from orchestrator.storage.schemas import EPISODES, UNREADABLE
 from orchestrator.storage.verdict_store import verdicts
@@ -48,9 +49,10 @@ class RunIndex:
             return
         self._state = state
         try:
-            run = read_run(self.folder, self.data)
-            run = replace(run, episodes=planned_episodes(self.folder).collect())  # in stored order, all conditions
-            rows = _columns(run)
+            with hold_parts([self.folder]):
+                run = read_run(self.folder, self.data)
+                run = replace(run, episodes=planned_episodes(self.folder).collect())  # in stored order, all conditions
+                rows = _columns(run)
         except (RunFolderError, *UNREADABLE) as problem:
             log.info("%s is not read this time: %s", self.folder, problem)
             return

@@ -80,18 +80,6 @@ def _() -> list[Patch]:
     return [(EpisodeStore, "discard", lambda store, keys: store.flush())]
 
 
-@mutant("a discard makes the whole part pending")
-def _() -> list[Patch]:
-    real = EpisodeStore.discard
-
-    def discard(store: EpisodeStore, keys: Collection[str]) -> None:
-        rows = store.finished_episodes()
-        cells = rows.filter(pl.col("key").is_in(list(keys)))["cell"]
-        real(store, rows.filter(pl.col("cell").is_in(cells.implode()))["key"].to_list())
-
-    return [(EpisodeStore, "discard", discard)]
-
-
 @mutant("a discarded part keeps its old sum")
 def _() -> list[Patch]:
     def discard(store: EpisodeStore, keys: Collection[str]) -> None:
@@ -175,11 +163,6 @@ def _() -> list[Patch]:
         real(folder, [*parts, *part_files.list_parts(folder).verdicts], tables)
 
     return [(verdict_store, "delete_parts", delete_parts)]
-
-
-@mutant("a merge of verdicts keeps the old parts")
-def _() -> list[Patch]:
-    return [(verdict_store, "delete_parts", lambda folder, parts, tables: None)]
 
 
 @mutant("a merge of verdicts doubles them")

@@ -16,6 +16,7 @@ from envs.types import Ending
 from orchestrator.execution import attempt as attempt_module
 from orchestrator.execution.score import AttemptOutcome
 from orchestrator.storage import control_log, lock
+from orchestrator.storage.checksums import damaged_files
 from orchestrator.storage.control_log import Command
 from tests.simulation.attempt_checks import check_attempt
 from tests.simulation.bucket_run import BucketRun
@@ -196,6 +197,8 @@ class SimulatedRun:
             self.remote.begin_attempt(events)
         elif self.moved.exists():
             move_back(self)
+        damaged = [] if self.promises.suspended else damaged_files(self.folder)
+        assert not damaged, f"{damaged[0]} has another sum although no byte of it changed"
         for event in events:
             if event.kind == FLIP:
                 flip_bit(self, event)
