@@ -35,7 +35,7 @@ STORED = {
     "unparsable:Int32 error:String seconds:Float64 prompt_tokens:Int64 reply_tokens:Int64 cost:Float64 "
     "cached_tokens:Int64 pictures:Int32 cached_pictures:Int32",
     "turns": "key:String turn:Int32 frame:Int32 image:String reply:String option:String category:String action:String "
-    "move:String read_as:String judged:String note:String",
+    "move:String read_as:String judged:String note:String thoughts:String",
     "verdicts": "key:String judge:String cell:String model:String scenario:String condition:String sample_id:Int64 "
     "category:Boolean suggestion:Boolean aggregate:Boolean reason:String first_failed:Boolean attempts:Int32 text:String "
     "seconds:Float64 prompt_tokens:Int64 reply_tokens:Int64 cost:Float64 strict_category:Boolean "
