@@ -88,7 +88,7 @@ class MlflowRun:
         """Log the data set as an input of the sweep's run; MLflow stores the same name and digest once."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        encoded = {name: json.dumps(description[name]) for name in ("source", "schema", "profile")}
+        encoded = {name: json.dumps(description[name]) for name in ("source", "profile")}
         dataset = Dataset(name=description["name"], digest=description["digest"], source_type="local", **encoded)
         self.client.log_inputs(self.parent, [DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])])
 

@@ -15,7 +15,6 @@ OTLP = ("otlp://", "otlps://")
 """Addresses of OpenTelemetry, which version 0.2.0 had last."""
 MODEL, BASELINE = "model", "baseline"
 """The kinds of a sweep's models (tag and parameter ``kind``)."""
-SAMPLE_COLUMNS = ("scenario", "id", "prompt", "options", "categories", "answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def parameters(sweep: Mapping[str, Any]) -> dict[str, str]:
 
 
 def describe_dataset(name: str, source: str, samples: Mapping[str, Mapping[int, Sample]]) -> dict[str, Any]:
-    """Return name, digest, source, columns and counts of the samples that are played.
+    """Return name, digest, source and counts of the samples that are played.
 
     The digest covers every field of every sample, so equal samples have equal digests wherever they are stored.
     """
@@ -96,11 +95,9 @@ def describe_dataset(name: str, source: str, samples: Mapping[str, Mapping[int, 
         for number in sorted(samples[scenario]):
             digest.update(repr(samples[scenario][number]).encode())
     counts = {scenario: len(numbered) for scenario, numbered in sorted(samples.items())}
-    columns = [{"name": column, "type": "string", "required": True} for column in SAMPLE_COLUMNS]
     return {
         "name": f"{name}: {', '.join(counts)}",
         "digest": digest.hexdigest()[:8],
         "source": {"uri": source},
-        "schema": {"mlflow_colspec": columns},
         "profile": {"samples": sum(counts.values()), **counts},
     }

@@ -45,6 +45,14 @@ def test_replies_are_resumed_in_order_and_only_of_the_same_episode(tmp_path):
     assert not (tmp_path / NAME).exists()
 
 
+@pytest.mark.parametrize("content", [b"", b"[]", b"torn", b'{"key": "a", "replies": [3]}', b"[" * 3000])
+def test_a_damaged_note_restarts_the_episode(content, tmp_path):
+    (tmp_path / NAME).write_bytes(content)
+    resumed = Unfinished(tmp_path)
+    resumed.open("a")
+    assert resumed.next_reply() is None
+
+
 def test_a_person_is_the_only_model_of_a_folder(tmp_path):
     sweep = play_command.personal_sweep(str(tmp_path), "Ann-1", {"scenarios": ["QD"]}, ["selection.limit=3"])
 

@@ -121,22 +121,6 @@ def test_interrupted_episode_resumes_at_the_same_question(demo_data, tmp_path, c
     assert "stopped: 0 of 2 episodes and 2 answers of the next one are stored; rerun the command to resume" in stderr
 
 
-def test_damaged_note_restarts_the_episode(demo_data, tmp_path):
-    spec = person(demo_data, limit=1, scenarios='["QD"]')
-    with sitting(spec, tmp_path / "run") as session:
-        visitor = session.visitor()
-        first = visitor.picture()
-        visitor.say(oracle_turns(spec)[0][1])
-    note = tmp_path / "run/unfinished.json"
-    original = note.read_bytes()
-    another = original.replace(b'"key": "', b'"key": "x')
-    for content in (b"", original[:-3], original.replace(b'"replies": [', b'"replies": [3, '), b"[" * 3000, another):
-        note.write_bytes(content)
-        with sitting(spec, tmp_path / "run") as session:
-            assert session.visitor().picture() == first, "the same prompt stands at every turn; the picture tells"
-    assert episodes(tmp_path / "run").collect().is_empty()
-
-
 def test_typing_mistakes_are_one_sentence(oracle_played, demo_data, tmp_path):
     def refusal_of(*arguments: object) -> str:
         done = CliRunner().invoke(app, ["play", *map(str, arguments)])

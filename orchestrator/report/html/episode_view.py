@@ -23,7 +23,6 @@ from orchestrator.report.html.text import cut
 from orchestrator.report.html.thumbnails import Thumbnails, parse_image_key
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row
-from orchestrator.storage.planned_episodes import key_frame
 from sweeps.conditions import Condition
 from sweeps.protocol import Protocol
 
@@ -211,6 +210,9 @@ def episodes_with_turns(run_data: RunData, episodes: pl.DataFrame) -> Iterator[t
 def rows_by_key(table: pl.LazyFrame, keys: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each key, in the order of the table."""
     rows: dict[str, list[dict[str, Any]]] = {}
-    for row in table.join(key_frame(keys).lazy(), on="key", how="semi").collect().iter_rows(named=True):
+    wanted = pl.col("key").is_in(
+        pl.Series(list(keys), dtype=pl.String).implode()
+    )  # pushed down, so that one key is fast
+    for row in table.filter(wanted).collect().iter_rows(named=True):
         rows.setdefault(row["key"], []).append(row)
     return rows
