@@ -16,16 +16,12 @@ from actors.playing.records import Columns, EpisodeBatch
 from envs.types import Ending
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.plan import CellOrdinals, Plan, worker_group
-from orchestrator.storage.episode_store import episodes
 from sweeps.spec import Protocol
 
 REFUSALS_TO_STOP = 20
 """A model stops under a condition after so many episodes refused at their first request, if no episode there was answered."""
 NO_EVIDENCE = (Ending.UNPROCESSABLE, Ending.FAILED)
-"""An episode with one of these endings and no played turn may have an unreadable picture or a dead worker.
-
-It does not prove that the model answers.
-"""
+"""Endings that, without a played turn, do not prove that the model answers: an unreadable picture, a dead worker."""
 
 
 class RequestGroup(NamedTuple):
@@ -52,11 +48,6 @@ class CircuitBreaker:
         self._held_back: dict[RequestGroup, list[EpisodeBatch]] = {}
         self._new_stops: list[RequestGroup] = []
 
-    @property
-    def stop_reasons_by_name(self) -> dict[str, str]:
-        """Return pattern of cells -> why it stopped."""
-        return {str(group): reason for group, reason in self.stop_reasons.items()}
-
     def pass_through(self, batch: EpisodeBatch) -> list[EpisodeBatch]:
         """Return what may be stored now: the batch without refusals of silent groups, and earlier batches that it releases."""
         names = zip(*(batch.episodes[name] for name in RequestGroup._fields), strict=True)
@@ -77,13 +68,17 @@ class CircuitBreaker:
     def release_rest(self) -> list[EpisodeBatch]:
         """Return the held-back episodes of groups with too few refusals to be stopped; forget those of stopped groups."""
         held_back, self._held_back = self._held_back, {}
-        releasable = [batches for group, batches in held_back.items() if group not in self.stop_reasons]
-        return [*chain.from_iterable(releasable)]
+        return [*chain(*(batches for group, batches in held_back.items() if group not in self.stop_reasons))]
 
     def take_new_stops(self, plan: Plan) -> dict[RequestGroup, tuple[str, CellOrdinals]]:
         """Return the request groups that have stopped since the last call, each with its worker group and its episodes."""
-        new_stops, self._new_stops = self._new_stops, []
-        return {group: _planned_episodes(plan, group) for group in new_stops}
+        stops: dict[RequestGroup, tuple[str, CellOrdinals]] = {}
+        for group in self._new_stops:
+            names = ((cell.model.name, cell.condition.name, cell.protocol.value) for cell in plan.cells)
+            indexes = {index for index, cell_group in enumerate(names) if cell_group == group}
+            stops[group] = worker_group(plan.cells[min(indexes)].model), CellOrdinals(plan.offsets, indexes)
+        self._new_stops = []
+        return stops
 
     def _answers(self, group: RequestGroup) -> bool:
         return group in self.answering_groups and group not in self.stop_reasons
@@ -100,22 +95,12 @@ class CircuitBreaker:
             )
 
 
-def _planned_episodes(plan: Plan, group: RequestGroup) -> tuple[str, CellOrdinals]:
-    """Return the worker group of a request group, and the ordinals of its cells."""
-    cells = {
-        index: cell
-        for index, cell in enumerate(plan.cells)
-        if (cell.model.name, cell.condition.name, cell.protocol.value) == group
-    }
-    return worker_group(next(iter(cells.values())).model), CellOrdinals(plan.offsets, cells.keys())
-
-
 def find_answering_groups(plan: Plan, output: Path) -> list[tuple[str, str, str]]:
     """Return model, condition and protocol of groups with a stored episode that the engine did not refuse."""
-    models = episodes(output).select(pl.col("model").unique().sort()).collect()["model"]
     evidence = (pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE)
-    stored = (stored_episodes(plan, output, model).filter(evidence) for model in models)
-    return [row for rows in stored for row in rows.select("model", "condition", "protocol").unique().collect().rows()]
+    models = dict.fromkeys(cell.model.name for cell in plan.cells)
+    scans = (stored_episodes(plan, output, model).filter(evidence).select(RequestGroup._fields) for model in models)
+    return [row for scan in scans for row in scan.unique().collect().rows()]
 
 
 def select_episodes(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
@@ -126,7 +111,5 @@ def select_episodes(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
         is_kept = [key in keys for key in columns["key"]]
         return {name: list(compress(values, is_kept)) for name, values in columns.items()}
 
-    ordinals = list(compress(batch.ordinals, keep))
-    return EpisodeBatch(
-        ordinals, filter_rows(batch.episodes), filter_rows(batch.turns), batch.rejected, filter_rows(batch.options)
-    )
+    episodes, turns, options = map(filter_rows, (batch.episodes, batch.turns, batch.options))
+    return EpisodeBatch(list(compress(batch.ordinals, keep)), episodes, turns, batch.rejected, options)

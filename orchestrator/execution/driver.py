@@ -113,10 +113,8 @@ class Driver:
                     event.cancel()
                     break
                 self.act(event.result()())
-            if ticking.done():
-                ticking.result()  # raises: it ends only by an error, such as a full disk
-            if self.failure:
-                raise self.failure
+            if problem := self.failure or (ticking.exception() if ticking.done() else None):
+                raise problem  # a tick ends only by an error, such as a full disk
             return self.schedule.done
         finally:
             for task in (ticking, stopped, spending):

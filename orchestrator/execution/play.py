@@ -16,13 +16,11 @@ from orchestrator.execution.circuit_breaker import CircuitBreaker, find_answerin
 from orchestrator.execution.driver import Driver
 from orchestrator.execution.live_control import LiveControl
 from orchestrator.execution.result_sink import ResultSink
-from orchestrator.execution.score import count_stored
 from orchestrator.monitoring.progress import Progress
 from orchestrator.monitoring.replica_clock import ReplicaClock
-from orchestrator.planning.build_plan import planned_rows
+from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import worker_group
 from orchestrator.scheduling.forecast.throughput import write_observed
-from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.replica_time import held_metrics
 
 log = logging.getLogger(__name__)
@@ -43,13 +41,12 @@ def play_on_ray(state: AttemptState) -> None:
 
 
 def _build_progress(state: AttemptState) -> Progress:
-    cells = planned_rows(state.plan)
-    failed = episodes(state.output).filter(pl.col("ending").is_in(ERRORS)).group_by("cell").len().collect()
-    planned = set(cells["cell"])
-    errors = {cell: count for cell, count in failed.iter_rows() if cell in planned}
+    failed = stored_episodes(state.plan, state.output).filter(pl.col("ending").is_in(ERRORS))
+    errors = dict(failed.group_by("cell").len().collect().iter_rows())
     groups = {model.name: worker_group(model) for model in state.sweep.models}
-    stored = count_stored(state.plan, state.pending)
-    return Progress(state.output, cells, stored, errors, groups)
+    missing = state.plan.pending_per_cell(state.pending)
+    stored = {cell.key: state.plan.size(index) - missing[index] for index, cell in enumerate(state.plan.cells)}
+    return Progress(state.output, planned_rows(state.plan), stored, errors, groups)
 
 
 async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> None:
@@ -65,7 +62,8 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
         clock.write()
         progress.record(held_metrics(state.output))
     write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
-    state.reasons = {**state.reasons, **driver.reasons, **sink.breaker.stop_reasons_by_name}
+    refused = {str(group): reason for group, reason in sink.breaker.stop_reasons.items()}
+    state.reasons = {**state.reasons, **driver.reasons, **refused}
     state.interrupted, state.cluster_lost = driver.stopping.is_set(), driver.cluster_lost
 
 
@@ -97,11 +95,8 @@ def _store_rest(state: AttemptState, sink: ResultSink) -> None:
     state.store.flush()
     if queue := state.judge_queue:
         queue.flush(always=True)
-        print(
-            f"{queue.key} gave {queue.read_count:,} verdicts on {queue.judged_count:,} answers",
-            file=sys.stderr,
-            flush=True,
-        )
+        counts = f"{queue.read_count:,} verdicts on {queue.judged_count:,} answers"
+        print(f"{queue.key} gave {counts}", file=sys.stderr, flush=True)
 
 
 def _report_interruption(state: AttemptState, sink: ResultSink) -> None:

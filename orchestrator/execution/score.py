@@ -1,6 +1,6 @@
 """The results of an attempt: scores of what the run folder holds, the state of each cell, and the exit code."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,7 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
     if state.plan.precision:
         state.find_stops()
         state.replan()
-    rows = _add_measures(state, score_folder(state.plan, state.output, own_judge_key(state.sweep)))
-    write_results(state.output, rows)
+    rows = write_judge_scores(state, own_judge_key(state.sweep))
     states = cell_states(rows, state.reasons, state.standing)
     write_status(state.output, states, finished=not state.interrupted)
     put_aside_unmended(state.output)
@@ -65,7 +64,8 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
 
 def write_judge_scores(state: AttemptState, judge: str) -> pl.DataFrame:
     """Return the rows scored by one judge; write them as results.json if it is the sweep's own."""
-    rows = _add_measures(state, score_folder(state.plan, state.output, judge))
+    rows, stored = score_folder(state.plan, state.output, judge), stored_episodes(state.plan, state.output)
+    rows = add_measures(rows, state.output, state.sweep, stored, state.plan.samples_by_id, state.say)
     if own_judge_key(state.sweep) == judge:
         write_results(state.output, rows)
     return rows
@@ -73,18 +73,8 @@ def write_judge_scores(state: AttemptState, judge: str) -> pl.DataFrame:
 
 def _all_judged(rows: pl.DataFrame) -> bool:
     """Return True if the judge has read every answer, and has given verdicts on enough of them."""
-    unread = pl.col("answered") - pl.col("judged") - pl.col("unjudged")
-    return rows.filter(unread != 0).is_empty() and _judge_reads(rows)
-
-
-def _judge_reads(rows: pl.DataFrame) -> bool:
-    judged = int(rows["judged"].sum())
-    return not reads_nothing(judged, judged + int(rows["unjudged"].sum()))
-
-
-def _add_measures(state: AttemptState, rows: pl.DataFrame) -> pl.DataFrame:
-    stored = stored_episodes(state.plan, state.output)
-    return add_measures(rows, state.output, state.sweep, stored, state.plan.samples_by_id, state.say)
+    answered, judged, unjudged = (int(rows[name].sum()) for name in ("answered", "judged", "unjudged"))
+    return answered == judged + unjudged and not reads_nothing(judged, answered)
 
 
 def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:
@@ -101,12 +91,6 @@ def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:
     return rows.with_columns(pl.col(name).fill_null(0) for name in JUDGE_COUNTS if name in rows.columns).sort("cell")
 
 
-def count_stored(plan: Plan, pending: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return cell -> number of its planned episodes that are stored; ``pending``: group -> ordinals that are not stored."""
-    missing = plan.pending_per_cell(pending)
-    return {cell.key: plan.size(index) - missing[index] for index, cell in enumerate(plan.cells)}
-
-
 def cell_states(
     rows: pl.DataFrame, reasons: Mapping[str, str], standing: ControlState | None = None
 ) -> list[dict[str, Any]]:
@@ -114,26 +98,18 @@ def cell_states(
 
     The state of an unfinished cell may be that it is paused or cancelled. ``reasons``: as in ``AttemptOutcome``.
     """
-    cells = [
-        {
-            **{name: row[name] for name in ("cell", "planned", "finished", "errors")},
-            "state": _cell_state(row, reasons),
-            "reason": _stop_reason(row, reasons) if row["finished"] < row["planned"] else "",
-        }
-        for row in rows.iter_rows(named=True)
-    ]
+    cells = []
+    for row in rows.iter_rows(named=True):
+        state, reason = _cell_state(row, reasons)
+        counts = {name: row[name] for name in ("cell", "planned", "finished", "errors")}
+        cells.append({**counts, "state": state, "reason": reason})
     return (standing or ControlState()).mark_cells(cells)
 
 
-def _cell_state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
+def _cell_state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> tuple[str, str]:
+    """Return a cell's state, and why its model stopped, everywhere or under the cell's condition."""
     if row["finished"] == row["planned"]:
-        return "failed" if row["failed"] else "complete"
-    if _stop_reason(row, reasons):
-        return "failed"
-    return "partial" if row["finished"] else "waiting"
-
-
-def _stop_reason(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
-    """Return why the cell's model stopped, everywhere or under the cell's condition; empty if it did not stop."""
+        return ("failed" if row["failed"] else "complete"), ""
     request_group = str(RequestGroup(*(row[name] for name in RequestGroup._fields)))
-    return reasons.get(row["model"]) or reasons.get(request_group, "")
+    reason = reasons.get(row["model"]) or reasons.get(request_group, "")
+    return ("failed" if reason else "partial" if row["finished"] else "waiting"), reason

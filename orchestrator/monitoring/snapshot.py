@@ -7,7 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,7 +26,7 @@ RATE_WINDOW_S = 60.0
 """Seconds over which episodes/s are averaged."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupRow:
     """A group of workers: a model, all built-in policies together, or the judge."""
 
@@ -109,16 +109,11 @@ class RateMeter:
         judges = {name for name, group in schedule.groups.items() if group.demand.pool == JUDGES}
         counts = Counter(stored)  # negative if failed episodes of an earlier attempt are played again
         counts.update({name: schedule.groups[name].played + schedule.groups[name].answered for name in judges})
-        rates = self._rates(counts, now)
-        names = dict.fromkeys((*self.planned, *schedule.groups))
-        rows = [
-            replace(
-                self._row(name, schedule, counts[name], rates.get(name, 0.0), name in judges, troubles.get(name, "")),
-                errors=errors.get(name, 0) + self.errors.get(name, 0),
-                reason=reasons.get(name, ""),
-            )
-            for name in names
-        ]
+        rates, rows = self._rates(counts, now), list[GroupRow]()
+        for name in dict.fromkeys((*self.planned, *schedule.groups)):
+            row = self._row(name, schedule, counts[name], rates.get(name, 0.0), name in judges, troubles.get(name, ""))
+            row.errors, row.reason = errors.get(name, 0) + self.errors.get(name, 0), reasons.get(name, "")
+            rows.append(row)
         models = [row for row in rows if not row.judges]
         return Snapshot(
             at=time.time(),
@@ -141,29 +136,18 @@ class RateMeter:
 
     def _row(self, name: str, schedule: Scheduler, stored: int, rate: float, judges: bool, trouble: str) -> GroupRow:
         group, slots = schedule.groups.get(name), [s for s in schedule.slots.values() if s.group.name == name]
-        waiting = group.queued_count if group else 0
-        in_flight = sum(slot.leased_count for slot in slots)
-        done = self.before.get(name, 0) + stored
-        planned = stored + waiting + in_flight if judges else max(self.planned.get(name, 0), done)
-        left = planned - done
-        return GroupRow(
-            name=name,
-            judges=judges,
-            ready=sum(slot.ready for slot in slots),
-            starting=sum(not slot.ready for slot in slots),
-            gpus=sum(slot.group.demand.gpus for slot in slots),
-            done=done,
-            planned=planned,
-            rate=rate,
-            waiting=waiting,
-            in_flight=in_flight,
-            at_once=group.demand.concurrency if group and slots else 0,
-            paused=len(group.parked) if group else 0,
-            cancelled=len(group.dropped) if group else 0,
-            waits=(group and schedule.describe_wait(group))
-            or ("" if rate else describe_silence(slots, schedule.now, trouble)),
-            seconds_left=0.0 if left <= 0 else left / rate if rate > 0 else None,
-        )
+        row = GroupRow(name, judges, done=self.before.get(name, 0) + stored, rate=rate)
+        if group:
+            row.waiting, row.paused, row.cancelled = group.queued_count, len(group.parked), len(group.dropped)
+            row.at_once, row.waits = group.demand.concurrency if slots else 0, schedule.describe_wait(group)
+        row.ready, row.in_flight = sum(slot.ready for slot in slots), sum(slot.leased_count for slot in slots)
+        row.starting, row.gpus = len(slots) - row.ready, sum(slot.group.demand.gpus for slot in slots)
+        row.waits = row.waits or ("" if rate else describe_silence(slots, schedule.now, trouble))
+        played = stored + row.waiting + row.in_flight
+        row.planned = played if judges else max(self.planned.get(name, 0), row.done)
+        left = row.planned - row.done
+        row.seconds_left = 0.0 if left <= 0 else left / rate if rate > 0 else None
+        return row
 
 
 def describe_silence(slots: Sequence[WorkerSlot], now: float, trouble: str) -> str:

@@ -1,7 +1,4 @@
-"""``Placement`` decides which group gets one more replica, and where; ``Leasing`` decides what each worker plays or if it stops.
-
-Both decide by the remaining work, the rates and the free GPUs, which the scheduler's events change.
-"""
+"""``Placement`` decides which group gets one more replica, and where; ``Leasing`` decides what each worker plays."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,13 +7,7 @@ from orchestrator.scheduling import balance
 from orchestrator.scheduling.commands import MODELS, Command, Demand, Lease, Start, Stop
 from orchestrator.scheduling.eviction import stages_to_free, workers_to_evict
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
-from orchestrator.scheduling.state import (
-    SILENCE_TIMEOUT_S,
-    WorkerGroup,
-    WorkerSlot,
-    leased_count,
-    used_cpus,
-)
+from orchestrator.scheduling.state import SILENCE_TIMEOUT_S, WorkerGroup, WorkerSlot, leased_count, used_cpus
 from orchestrator.scheduling.tight_end import Load, tight_end
 
 PAUSE_GRACE_S = 60.0
@@ -133,16 +124,14 @@ class Placement:
             return None  # the usual case; the nodes to skip need not be found then
         leaving = (slot for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus)
         without = {name for slot in leaving for name in slot.place.nodes}
-        without |= {name for name, wide in self.reserved.items()
-                    if wide.demand.gpus > demand.gpus and self._lacks_worker(wide)}  # fmt: skip
-        return (
-            self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, without | self.closed) if without else place
-        )
+        reserved = self.reserved.items()
+        without |= {name for name, wide in reserved if wide.demand.gpus > demand.gpus and self._lacks_worker(wide)}
+        skipped = without | self.closed
+        return self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, skipped) if without else place
 
     def _free_in_pool(self, pool: str) -> float:
-        if pool not in self.shares:
-            return self.nodes.total
-        return self.shares[pool] - sum(slot.group.demand.gpus for slot in self._living_in_pool(pool))
+        used = sum(slot.group.demand.gpus for slot in self._living_in_pool(pool)) if pool in self.shares else 0
+        return self.shares.get(pool, self.nodes.total) - used
 
     def _living_in_pool(self, pool: str) -> list[WorkerSlot]:
         """Return the workers of a pool, except those whose node has left; their loss is reported later."""
@@ -165,9 +154,7 @@ class Placement:
         """Mark workers that their groups can do without as surplus, to make room for groups that lack replicas."""
         for slot in self.slots.values():
             slot.surplus = False
-        if all(len(own) < 2 for own in self._slots_by_group.values()):
-            return  # no group can do without its only worker
-        loads = self._loads()
+        loads = self._loads() if any(len(own) > 1 for own in self._slots_by_group.values()) else {}
         if len(loads) < 2 or not any(self.groups[name].queued_count for name in loads):
             return
         end = self._tight_end(loads)
@@ -182,9 +169,9 @@ class Placement:
         self.reserved = {}
         for group in self.groups.values():
             demand, slots = group.demand, self.slots.values()
-            if not (demand.gpus and self._lacks_worker(group)) or demand.gpus > self._free_in_pool(demand.pool):
-                continue
-            if demand.after_writers and self._awaits_answers(group):
+            waits_for_writers = demand.after_writers and self._awaits_answers(group)
+            needs_room = demand.gpus and self._lacks_worker(group) and not waits_for_writers
+            if not needs_room or demand.gpus > self._free_in_pool(demand.pool):
                 continue
             if self.nodes.needs_several(demand.gpus, demand.stages, demand.accelerator):
                 by_node = stages_to_free(slots, self.nodes, demand, self.closed | self.reserved.keys())
@@ -286,10 +273,10 @@ class Leasing(Placement):
         paused for ``PAUSE_GRACE_S``.
         """
         group = worker.group
-        if worker.surplus:
+        if worker.surplus or worker.leaving:
             return False
-        if worker.leaving or self.required_replicas(group):
-            return not worker.leaving
+        if self.required_replicas(group):
+            return True
         recently_paused = group.parked and self.now - group.parked_since < PAUSE_GRACE_S
         if (recently_paused or self._awaits_answers(group)) and not self._group_waits_for_room():
             return True
@@ -301,10 +288,7 @@ class Leasing(Placement):
         return judge is not None and judge.queued_count >= MAX_UNREAD and bool(self._workers_of(judge))
 
     def _group_waits_for_room(self) -> bool:
-        """Return True if a group with work has no worker and no room, although its pool may take more GPUs.
-
-        Idle workers then stop to make room.
-        """
+        """Return True if a group with work has no worker and no room, though its pool has GPUs; idle workers then stop."""
         return any(
             not group.demand.after_writers
             and group.demand.gpus <= self._free_in_pool(group.demand.pool)
