@@ -5,12 +5,12 @@ Ray's view of free resources is up to a second old, so a GPU counts as held by o
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ray._private.state import actors, available_resources_per_node
 
-from orchestrator.execution.ray_cluster import capacity, draining_nodes, gpu_nodes, living_nodes
+from orchestrator.execution.ray_cluster import capacity, draining_nodes, gpu_nodes, node_hosts
 from orchestrator.scheduling.nodes import Node
 
 ROUNDING = 1e-3
@@ -39,8 +39,6 @@ class ClusterView:
     """Node -> GPUs that other jobs seemed to hold at the last reading; None before the first, which needs no confirmation."""
     _held_cpus: float = math.inf
     """CPUs that other jobs seemed to hold at the last reading."""
-    _lost: set[str] = field(default_factory=set)
-    """Nodes that have left the cluster; remembered because each of their workers asks, and Ray never reuses a name."""
 
     @classmethod
     def open(cls) -> Self:
@@ -74,9 +72,7 @@ class ClusterView:
 
     def has_lost(self, node: str) -> bool:
         """Return True if this node has left the cluster, perhaps since the last reading; False for an empty name."""
-        if node and node not in self._lost and node not in living_nodes():
-            self._lost.add(node)
-        return node in self._lost
+        return bool(node) and node not in node_hosts()
 
     @property
     def usable_gpus(self) -> int:

@@ -58,19 +58,9 @@ def gpu_nodes() -> tuple[Node, ...]:
     return tuple(sorted(nodes, key=lambda node: node.name))
 
 
-def living_nodes() -> frozenset[str]:
-    """Return the names of the nodes that Ray has not found dead."""
-    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
-
-
 def draining_nodes() -> frozenset[str]:
     """Return the nodes that Ray drains: a cloud takes them back, the autoscaler ends them, or ``ray drain-node`` named them."""
     return frozenset(global_worker.gcs_client.get_draining_nodes(timeout=GCS_TIMEOUT_S))
-
-
-def current_node() -> str:
-    """Return Ray's name of the node that this process runs on."""
-    return str(ray.get_runtime_context().get_node_id())
 
 
 @contextlib.contextmanager
@@ -99,7 +89,8 @@ def watch_servers(on_end: Callable[[], None]) -> Iterator[None]:
 
 def _open_raylet() -> int | None:
     """Return a process handle that becomes readable when this node's raylet ends; None if the handle cannot be opened."""
-    name = next(node["RayletSocketName"] for node in ray.nodes() if node["NodeID"] == current_node())
+    here = ray.get_runtime_context().get_node_id()
+    name = next(node["RayletSocketName"] for node in ray.nodes() if node["NodeID"] == here)
     try:
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(name)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import socket
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from orchestrator.execution.ray_access import (
@@ -20,7 +16,6 @@ from orchestrator.execution.ray_access import (
     describe_open_ports,
 )
 from tests.conftest import ROOT
-from tests.orchestrator.report import runs
 
 STRANGER = """
 import sys
@@ -70,22 +65,6 @@ def test_cluster_says_what_is_open_and_to_whom(variables, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     addresses = [f"10.0.0.{n}" for n in range(6)]
     assert "10.0.0.3 and 2 more to everyone with the cluster's token" in describe_open_ports(addresses)
-
-
-def listening(process: psutil.Process) -> set[tuple[str, str, int]]:
-    """Return (program, address, port) of every socket on which a process or its descendants accept connections."""
-    sockets = set()
-    try:
-        processes = [process, *process.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return sockets
-    for member in processes:
-        try:
-            opened = [c for c in member.net_connections(kind="inet") if c.status == psutil.CONN_LISTEN]
-            sockets |= {(member.name(), c.laddr.ip, c.laddr.port) for c in opened}
-        except psutil.Error:
-            continue
-    return sockets
 
 
 def is_local(address: str) -> bool:
@@ -147,43 +126,3 @@ def ask_as_stranger(address: str, environment: dict[str, str]) -> str:
     stranger = {**environment, "HOME": str(home), "RAY_AUTH_MODE": "disabled"}
     command = [sys.executable, "-c", STRANGER, address]
     return subprocess.run(command, env=stranger, capture_output=True, text=True, timeout=60).stderr
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-SERVERS = {
-    "play": ["-m", "orchestrator", "play", "{data}", "--as", "ada", "--output", "{folder}/played"],
-    "view": ["-m", "orchestrator", "view", "{folder}/run"],
-    "mlflow ui": ["-m", "mlflow", "ui", "--backend-store-uri", "sqlite:///{folder}/mlflow.db", "--port", "{port}"],
-    "python -m http.server": ["-m", "http.server", "{port}", "--directory", "{folder}", "--bind", "127.0.0.1"],
-}
-"""Command -> its arguments; the last two are the documentation's, on a free port."""
-
-
-@pytest.mark.long
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", SERVERS)
-def test_every_page_listens_on_loopback(demo_data, tmp_path, name):
-    if name == "view":
-        runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"]))
-    values = {"data": demo_data, "folder": tmp_path, "port": free_port()}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "BROWSER": "true"}
-    process = psutil.Popen(
-        [sys.executable, *(part.format(**values) for part in SERVERS[name])],
-        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path,
-    )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 300
-        while not (sockets := listening(process)) and process.is_running() and time.monotonic() < deadline:
-            time.sleep(0.2)
-        assert sockets and all(is_local(address) for _, address, _ in sockets), sockets
-    finally:
-        children = process.children(recursive=True)
-        process.terminate()
-        process.wait(60)
-        for child in children:
-            with suppress(psutil.NoSuchProcess):
-                child.kill()

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
-from actors.engine.budget import Ledger
-from orchestrator.execution import spending
 from orchestrator.execution.spending import SPENDING_FILE, read_spending
 from orchestrator.storage import reused
 from orchestrator.storage.episode_store import episodes
-from sweeps.load import build
 from tests.actors.service import completion, service
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep
 
@@ -58,64 +53,6 @@ def test_cost_of_answers_is_the_least_spent(demo_data, tmp_path, content):
     rows = episodes(folder).collect().select("key", pl.lit(None, pl.String).alias("judge"), "cell").head(4)
     reused.record_reused(folder, rows.with_columns(folder=pl.lit("old"), taken=pl.lit("2026-11-22")))
     assert read_spending(folder) == {"vlm": 1.5}, "what another folder paid is not this one's"
-
-
-class Handle:
-    """A ledger in this process, whose calls begin at once, as an actor's do."""
-
-    def __init__(self, ledger):
-        self.ledger = ledger
-
-    def __getattr__(self, name):
-        return SimpleNamespace(remote=lambda *given: asyncio.ensure_future(getattr(self.ledger, name)(*given)))
-
-
-@pytest.fixture
-def ledgers(monkeypatch):
-    """The arguments of the ledgers; each is the real one, in this process in place of an actor's."""
-    created = []
-
-    def create(limits, total, spent):
-        created.append((dict(limits), total, dict(spent)))
-        return Handle(Ledger(limits, total, spent))
-
-    monkeypatch.setattr(spending, "SharedLedger", SimpleNamespace(remote=create))
-    return created
-
-
-def paid_sweep(total=None, **limits):
-    """Services with these limits, and an engine, which no limit concerns."""
-    endpoint = {"base_url": "http://127.0.0.1:1", "key_env": "", "prompt_price": 1.0, "reply_price": 1.0}
-    services = [
-        {"name": name, "source": "m", "endpoint": endpoint if limit is None else {**endpoint, "max_cost": limit}}
-        for name, limit in limits.items()
-    ]
-    engine = {"name": "own", "source": "org/own", "backend": "vllm"}
-    table = {"name": "t", "data": "d", "models": [*limits, "own"], "model": [*services, engine]}
-    return build(table if total is None else {**table, "cluster": {"max_cost": total}}, "a test")
-
-
-def test_money_is_saved_when_it_has_changed_and_a_killed_workers_requests_stay_spent(tmp_path, ledgers):
-    file = tmp_path / SPENDING_FILE
-
-    async def play():
-        money = spending.Spending(paid_sweep(one=2.0), tmp_path)
-        ledger = money.ledger.ledger
-        await money.save()
-        assert file.read_text() == '{\n "one": 0.0\n}\n'
-        file.unlink()
-        await money.save()
-        assert not file.exists(), "nothing has changed"
-        await asyncio.wait_for(ledger.reserve("ticket", "one", "ab", 0.5), 30)
-        await money.save()
-        assert json.loads(file.read_text()) == {"one": 0.5} and money.limited == {"one": (0.5, 2.0)}
-        for worker, left in ((b"\xcd", 1), (b"\xab", 0)):
-            money.forget(SimpleNamespace(_actor_id=worker))
-            await asyncio.sleep(0.2)
-            assert len(ledger.reserved) == left
-        assert await ledger.spending() == {"one": 0.5}
-
-    asyncio.run(play())
 
 
 @pytest.mark.slow

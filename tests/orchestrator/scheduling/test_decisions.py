@@ -1,6 +1,6 @@
 """The exact commands after each single event: deaths, starts and deliveries."""
 
-from orchestrator.scheduling.commands import Abandon, Demand, GiveUp, Lease, Start, Stop
+from orchestrator.scheduling.commands import Abandon, Demand, GiveUp, Lease, Start
 from orchestrator.scheduling.nodes import Place
 from orchestrator.scheduling.scheduler import MAX_LOSSES, Scheduler
 
@@ -106,32 +106,6 @@ def test_a_delivered_episode_ends_the_losses_in_a_row():
             schedule.on_delivery(slot, lease.lease, lease.ordinals[:1], 60.0 * loss)
         slot = schedule.on_death(slot, "killed", 60.0 * loss + 1)[-1].slot
     assert not schedule.groups["m"].abandoned
-
-
-def test_undelivered_episodes_wait_again_in_order():
-    schedule = one_group(range(4), concurrency=4)
-    schedule.on_begin(5.0)
-    assert schedule.on_ready(1, 6.0) == [Lease(1, 1, (0, 1, 2, 3))]
-    assert schedule.on_delivery(1, 1, [0, 2], 8.0) == []
-    assert schedule.remaining(schedule.groups["m"]) == 2
-    assert schedule.on_lease_end(1, 1, 9.0) == [Lease(1, 2, (1, 3))]
-    assert schedule.on_delivery(1, 2, [1, 3], 10.0) == []
-    assert schedule.on_lease_end(1, 2, 11.0) == [Stop(1)]
-    assert schedule.done
-
-    group = schedule.groups["m"]
-    assert (group.played, group.busy_s, group.start_times) == (4, 5.0, [1.0])
-
-
-def test_cpus_bound_the_workers_and_one_at_least_may_start():
-    policies = Scheduler({"m": range(1000)}, {"m": Demand(1, 0, rate=1.0)}, 3, 0)
-    assert [type(command) for command in policies.on_begin()] == [Start] * 3
-
-    large = Scheduler({"m": range(1000)}, {"m": Demand(8, 0)}, 3, 0)
-    assert large.on_begin() == [Start(1, "m", Place(""))], (
-        "an engine without a GPU may ask for more CPUs than there are"
-    )
-    assert Scheduler({"m": range(9)}, {"m": Demand(8, 1)}, 3, 1).on_begin() == []
 
 
 def test_cluster_without_nodes_is_waited_for_until_silence_timeout():

@@ -10,7 +10,6 @@ import pytest
 from orchestrator.execution.model_packages import worker_options
 from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Start
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
-from orchestrator.scheduling.resources import demands
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.state import WorkerGroup
 from orchestrator.scheduling.wanted_gpus import wanted_bundles
@@ -48,22 +47,7 @@ def test_stages_go_to_the_fewest_nodes_and_to_the_tightest_last():
     assert nodes.fit(12) is None, "without stages it never leaves its node"
 
 
-def test_a_stage_takes_and_gives_back_its_share_of_each_node():
-    nodes = Nodes(build_nodes(24))
-    place = nodes.reserve(Place("node-0", None, ("node-0", "node-0", "node-2")), 12, 7)
-
-    assert nodes.free == {"node-0": 0, "node-1": 8, "node-2": 4} and place.nodes == ("node-0", "node-2")
-    nodes.occupy(place, -12)
-    assert set(nodes.free.values()) == {8}
-
-
 # -- the scheduler ----------------------------------------------------------------------------------------------------
-def test_replica_is_started_on_two_nodes():
-    scheduler = schedule(2)
-    assert scheduler.on_begin() == [Start(1, "wide", Place("node-0", None, PAIR))]
-    assert set(scheduler.nodes.free.values()) == {0}
-
-
 @pytest.mark.parametrize("lost", [0, 1])
 def test_either_lost_node_takes_the_leases_back_once(lost):
     scheduler = schedule(2, episodes=8)
@@ -141,15 +125,6 @@ def test_every_episode_is_delivered_once_on_nodes_that_are_never_overfull(seed):
 # -- the entry --------------------------------------------------------------------------------------------------------
 def sweep(**entry):
     return build({"name": "t", "data": "d", "model": [{"name": "m", "source": "org/m", **entry}]}, "mine.toml")
-
-
-def test_entry_with_stages():
-    spec = sweep(gpus=16, options={"pipeline_parallel_size": 2})
-    (model,) = spec.models
-
-    assert (model.stages, demands(spec, 64, 16)["m"].stages, sweep(gpus=8).models[0].stages) == (2, 2, 1)
-    spread = model.over_nodes()
-    assert not model.is_over_nodes and spread.is_over_nodes and spread.identity == model.identity
 
 
 @pytest.mark.parametrize(

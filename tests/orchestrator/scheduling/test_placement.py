@@ -42,12 +42,6 @@ def test_a_wide_model_starts_before_narrow_ones_that_have_more_work():
 
 
 # -- whether one more replica pays ---------------------------------------------------------------------------------------
-def test_replicas_start_as_long_as_they_save_more_than_their_gain():
-    """100 s of work and starts of 50 s: eight end after 62.5 s and seven after 64.3 s."""
-    work = {"m": (range(100), Demand(0, 1, rate=1.0, start=50.0))}
-    assert started_groups(build_schedule(work, 8)) == "m" * 8
-
-
 def test_replica_that_is_ready_too_late_is_not_started():
     """At 10 s the ready one ends at 40 s; one more would be ready at 10 + (60 + 10) / 2 = 45 s."""
     schedule = build_schedule({"m": (range(30), Demand(0, 1, rate=1.0, start=60.0))}, 1)

@@ -10,7 +10,6 @@ import pytest
 from orchestrator.scheduling.commands import Demand, Start
 from orchestrator.scheduling.eviction import workers_to_evict
 from orchestrator.scheduling.nodes import Node, Nodes, Place
-from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Scheduler
 from sweeps.load import SweepError, build
 from tests.orchestrator.scheduling.test_placement import build_schedule
@@ -101,13 +100,6 @@ def test_mixed_sweep_plays_every_episode_once_without_overbooking(seed):
 def sweep(gpus, **options):
     entry = {"name": "m", "source": "a/b", "gpus": gpus, **options}
     return build({"name": "t", "data": "d", "model": [entry], "protocol": "oeg", "judge": {"model": "rule-judge"}}, "f")
-
-
-def test_shared_gpu_takes_cpus_and_share_of_whole_gpu():
-    assert demands(sweep(0.5), 32, 8)["m"].cpus == demands(sweep(1), 32, 8)["m"].cpus == 4
-    spec = build({"name": "t", "data": "d", "models": ["internvl3-1b"], "protocol": "oeg",
-                 "judge": {"model": {"name": "j", "source": "a/b", "gpus": 0.5}}}, "f")  # fmt: skip
-    assert shares(spec, 8) == {"models": 7} and shares(spec, 1) == {}
 
 
 @pytest.mark.parametrize("gpus", [0.3, 0.75, 1.5, 65, -1, True, "0.5", "a"])

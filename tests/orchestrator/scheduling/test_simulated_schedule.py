@@ -10,7 +10,7 @@ import pytest
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.lower_bound import Work, lower_bound
-from orchestrator.scheduling.nodes import Node, build_nodes
+from orchestrator.scheduling.nodes import Node
 from sweeps.load import load
 from tests.simulated_schedule import FaultModel, simulate
 
@@ -89,21 +89,3 @@ def test_the_bound_by_hand():
     assert bound.seconds == bound.tight == pytest.approx((4 * (2 * 30 + 50) + (2 * 20 + 60)) / 8, rel=1e-3), "two each"
     assert lower_bound(works, 800).seconds == 30.5, "one start and one episode take no less on more GPUs"
     assert lower_bound([], 8).seconds == 0.0
-
-
-def test_kinds_of_gpus_and_shares_of_pools_are_kept():
-    nodes = [Node("a", 2, "H200"), Node("b", 2, "L40S")]
-    kinds = {"big": "H200", "small": "L40S"}
-    demands = {name: Demand(0, 1, accelerator=kind, rate=1.0, start=9.0) for name, kind in kinds.items()}
-    run = simulate({"big": range(400), "small": range(400, 800)}, demands, 4, nodes=nodes)
-    assert {(replica.start.group, replica.start.place.node) for replica in run.replicas} == {
-        ("big", "a"),
-        ("small", "b"),
-    }
-
-    pools = {name: Demand(0, 1, rate=1.0, start=5.0, pool=name + "s") for name in ("model", "judge")}
-    run = simulate(
-        {"model": range(500), "judge": range(500, 1000)}, pools, 8, nodes=build_nodes(8), shares={"judges": 1}
-    )
-    judges = [replica for replica in run.replicas if replica.start.group == "judge"]
-    assert max(sum(judge.began <= t < judge.ended for judge in judges) for t in range(600)) == 1
