@@ -13,7 +13,6 @@ import pytest
 
 from tests.chaos.ground import finish_process, parts, sweep, tally
 from tests.conftest import ROOT
-from tests.orchestrator.execution.test_cluster_view import OTHER_JOB
 from tests.orchestrator.rayhead import Head, head
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -21,6 +20,26 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 SMALL = 5
 """Names of the policy in each sweep; 140 episodes each, on a fake GPU a worker."""
 Start = Callable[..., subprocess.Popen[str]]
+
+
+OTHER_JOB = """
+import os, sys, time
+import ray
+for _ in range(10):  # the first node of a cluster may take a minute to register on a busy machine
+    try:
+        ray.init(os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="error")
+        break
+    except (ConnectionError, RuntimeError):
+        time.sleep(5)
+class Holder:
+    def ready(self):
+        return 1
+holder = ray.remote(Holder).options(num_gpus=1, num_cpus=1).remote()
+ray.get(holder.ready.remote())
+print("holds", flush=True)
+sys.stdin.read()
+"""
+"""Another job of the cluster, which holds a GPU until its input ends."""
 
 
 @pytest.fixture(scope="module")
