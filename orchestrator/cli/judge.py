@@ -52,9 +52,10 @@ def _judge_answers(output: str, judge_name: str, set_: list[str], again: bool, o
     """Judge answers, print the open-ended table, and exit with 1 if some answers are still pending."""
     from orchestrator.execution.attempt import judge_answers
     from orchestrator.object_store.run_location import open_location
-    from orchestrator.planning.named_by_user import check_named, read_own_sweep
+    from orchestrator.planning.named_by_user import check_named
+    from sweeps.load import load
 
-    own_sweep = read_own_sweep(own)
+    own_sweep = load(own) if own else None
     with open_location(required_name(output)) as location:
         sweep = stored_sweep(location.folder)
         chosen = judge_agreement.resolve_judge(sweep, judge_name, set_)

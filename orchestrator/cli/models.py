@@ -140,7 +140,7 @@ def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: st
 def _replay_share(folder: Path, share: float, data: Path | None, own: Path | None, yes: bool, as_json: bool) -> None:
     """Play a seeded share of a finished run again, which stays unchanged; repeats are stored in DIR/flip-rate."""
     from orchestrator.flip_rate import compare_repeats, play, prepare_repeats
-    from orchestrator.planning.named_by_user import check_named, read_own_sweep
+    from orchestrator.planning.named_by_user import check_named
     from orchestrator.report.tables.flip_rates import rate_table
     from orchestrator.report.tables.formats import rich_table
     from orchestrator.storage.disk import disk_errors
@@ -149,7 +149,7 @@ def _replay_share(folder: Path, share: float, data: Path | None, own: Path | Non
         print(printable(text), file=sys.stderr if as_json else sys.stdout, flush=True)
 
     repeats = prepare_repeats(folder, share, data)
-    check_named(repeats.folder, repeats.sweep, repeats.players, read_own_sweep(own))
+    check_named(repeats.folder, repeats.sweep, repeats.players, load(own) if own else None)
     for text in repeats.lines():
         say(text)
     if not yes and any(model.backend == "openai" for model in repeats.players):

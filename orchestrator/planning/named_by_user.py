@@ -19,7 +19,6 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
 from sweeps.checkpoint import checkpoint_folder
 from sweeps.endpoint import Endpoint
-from sweeps.load import load
 from sweeps.registry import describe_code, judges, registry
 from sweeps.spec import ModelSpec, Sweep
 from sweeps.sweep_file import RESOLVED
@@ -81,11 +80,6 @@ def check_tracking(folder: Path, uri: str) -> None:
         )
 
 
-def read_own_sweep(path: Path | None) -> Sweep | None:
-    """Return the sweep of a file that the user has named, which may be the resolved sweep of a run folder; raises SweepError."""
-    return None if path is None else load(path)
-
-
 def _unnamed(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str]) -> Iterator[str]:
     """Yield what a model would contact or run although neither the user nor this package names it."""
     if model.backend == "openai" and not _is_named_service(model.endpoint, known, typed):
@@ -93,7 +87,8 @@ def _unnamed(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str])
         yield f"the service {redact_address(model.endpoint.base_url) or 'of OpenAI'}{key}"
     if not model.is_local:
         return
-    if model.requirements and not _are_named_requirements(model.requirements, known, typed):
+    by_user = any(override.startswith("model.requirements=") for override in typed)
+    if model.requirements and not by_user and model.requirements not in {other.requirements for other in known}:
         yield f"the packages {', '.join(model.requirements)} of {model.name}"
     if describe_code(model):
         if TRUSTED_CODE not in typed and _same_code(model) not in map(_same_code, known):
@@ -114,12 +109,6 @@ def _are_named_weights(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequ
 def _weights(model: ModelSpec) -> tuple[str, str, str, str]:
     """Return what decides which weights a model loads: adapter, cache, revision and source."""
     return model.lora, str(model.options.get("download_dir", "")), model.revision, model.source
-
-
-def _are_named_requirements(requirements: tuple[str, ...], known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:
-    """Return True if these packages may be installed; the installation of a package can run its code."""
-    by_user = any(override.startswith("model.requirements=") for override in typed)
-    return by_user or requirements in {other.requirements for other in known}
 
 
 def _is_named_service(endpoint: Endpoint, known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:

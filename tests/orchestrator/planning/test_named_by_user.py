@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from envs.errors import RunFolderError
 from orchestrator.cli.main import app
-from orchestrator.planning.named_by_user import check_named, read_own_sweep
+from orchestrator.planning.named_by_user import check_named
 from orchestrator.storage import checksums, run_folder
 from orchestrator.view.run_index import RunIndex
-from sweeps.load import SweepError
+from sweeps.load import SweepError, load
 from sweeps.model import ModelSpec
 from tests.orchestrator.report import runs
 
@@ -172,10 +172,10 @@ def test_own_sweep_is_a_sweep_file_or_a_resolved_one(demo_data, tmp_path):
     sweep = runs.sweep(demo_data, ["oracle"])
     path = tmp_path / run_folder.RESOLVED
     path.write_text(run_folder.sweep_toml(sweep))
-    assert read_own_sweep(path) == sweep.model_copy(update={"output": str(tmp_path)}) and read_own_sweep(None) is None
+    assert load(path) == sweep.model_copy(update={"output": str(tmp_path)})
     path.write_text('name = "x"')
     with pytest.raises(SweepError, match="'data' is missing"):
-        read_own_sweep(path)
+        load(path)
 
 
 def test_weights_that_come_with_the_package_need_no_name(demo_data, tmp_path):
