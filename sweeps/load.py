@@ -59,7 +59,7 @@ def is_resolved(table: Mapping[str, Any]) -> bool:
 
 def _build(table: Mapping[str, Any], where: str) -> Sweep:
     fields = dict(table)
-    fields.pop("train", None)  # belongs to the command `train` (orchestrator.learning.settings)
+    fields.pop("train", None)  # belongs to the command `train` of extras/learn
     own_models = read_models(fields.pop("model", []), where)
     entries = as_list(fields.pop("models", list(own_models)), "models", where)
     fields["models"] = [resolve_model(entry, own_models, where) for entry in entries]
@@ -95,12 +95,11 @@ def _pin(fields: dict[str, Any], known: Collection[str], where: str) -> None:
     entries = [*fields["models"], *([judge["model"]] if isinstance(judge, dict) else [])]
     names = dict.fromkeys([*known, *(model.name for model in entries)])
     revisions = {find_name(name, names, "model", f"{where}: revisions"): commit for name, commit in table.items()}
-    for number, model in enumerate(entries):
-        if model.name in revisions and not model.is_local:
+    for number, model in ((n, m) for n, m in enumerate(entries) if m.name in revisions):
+        if not model.is_local:
             key, kind = f"revisions.{model.name}", model.backend
             raise SweepError(f"{where}: {key}: its backend is {kind}, which loads no weights; leave it out")
-        if model.name in revisions:
-            entries[number] = model.model_copy(update={"revision": revisions[model.name]})
+        entries[number] = model.model_copy(update={"revision": revisions[model.name]})
     fields["models"] = entries[: len(fields["models"])]
     if isinstance(judge, dict):
         fields["judge"] = {**judge, "model": entries[-1]}
@@ -168,9 +167,7 @@ def build_judge(table: Mapping[str, Any], where: str) -> Judge:
 def _resolve_judge(table: Mapping[str, Any], models: Mapping[str, ModelSpec], where: str) -> dict[str, Any]:
     model = resolve_model(table.get("model", JUDGE), {**judges(), **models}, where, "judge")
     if "no chat template" in model.limits:
-        raise SweepError(
-            f"{where}: judge.model = {model.name!r} has no chat template, which a judge needs; name another"
-        )
+        raise SweepError(f"{where}: judge.model = {model.name!r} has no chat template, which it needs; name another")
     return {**table, "model": model}
 
 
@@ -196,9 +193,7 @@ def _find_measures(value: Any, where: str) -> list[str]:
     """Return the distinct measures of installed packages; each one must be importable."""
     measures = packages.measures()
     names = dict.fromkeys(find_name(name, measures, "measure", where) for name in as_list(value, "measures", where))
-    for name in names:
-        load_function("measure", name)
-    return list(names)
+    return [name for name in names if load_function("measure", name)]
 
 
 def _read_conditions(tables: Any, where: str) -> dict[str, Condition]:

@@ -30,6 +30,21 @@ from orchestrator.report.tables.formats import rich_table
 from orchestrator.report.tables.model_input import input_notes
 from orchestrator.storage.disk import disk_errors
 
+PageFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The page on several runs (default runs.html or leaderboard.html), or the ids."),
+]
+Filter = Annotated[
+    int | None,
+    typer.Option(
+        "--filter",
+        min=1,
+        max=100,
+        metavar="PERCENT",
+        help="Only show which samples the paper's filter keeps, without those that PERCENT of the models get at once.",
+    ),
+]
+
 
 @reads_folders
 def report(
@@ -40,25 +55,11 @@ def report(
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
     cluster: Cluster = "",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The page on several runs (default runs.html or leaderboard.html), or the ids."
-        ),
-    ] = None,
+    output: PageFile = None,
     leaderboard: Annotated[
         bool, typer.Option("--leaderboard", help="Write one page that ranks all models and people of the folders.")
     ] = False,
-    filter_: Annotated[
-        int | None,
-        typer.Option(
-            "--filter",
-            min=1,
-            max=100,
-            metavar="PERCENT",
-            help="Only show which samples the paper's filter keeps, without those that PERCENT of the models get at once.",
-        ),
-    ] = None,
+    filter_: Filter = None,
     as_json: AsJson = False,
 ) -> None:
     """Print whether each model asks and the paper's tables; write tables/ and report.html into the run folder.

@@ -25,6 +25,11 @@ SweepName = Annotated[
     str, typer.Argument(metavar="[SWEEP]", help="A sweep file, or the name of one that ships; none: play --model.")
 ]
 Names = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Samples of each scenario.")]
+Data = Annotated[str, typer.Option(metavar="DIR", help="The benchmark folder or address.")]
+TrackingUri = Annotated[
+    str | None, typer.Option(help="MLflow: 'sqlite', an address (or in MLFLOW_TRACKING_URI), 'none'.")
+]
 Reuse = Annotated[
     list[str],
     typer.Option(
@@ -47,16 +52,14 @@ MOST_CUT = 0.05
 def run(
     sweep: SweepName = "",
     model: ModelSources = [],  # noqa: B006
-    limit: Annotated[int | None, typer.Option(min=1, help="Samples of each scenario.")] = None,
+    limit: Limit = None,
     conditions: Names = "",
     scenarios: Names = "",
-    data: Annotated[str, typer.Option(metavar="DIR", help="The benchmark folder or address.")] = "",
+    data: Data = "",
     set_: Overrides = [],  # noqa: B006
     output: Output = None,
     update: Update = False,
-    tracking_uri: Annotated[
-        str | None, typer.Option(help="MLflow: 'sqlite', an address (or in MLFLOW_TRACKING_URI), 'none'.")
-    ] = None,
+    tracking_uri: TrackingUri = None,
     retry: Retry = "",
     reuse: Reuse = [],  # noqa: B006
 ) -> None:

@@ -25,6 +25,8 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"conditions": ["icl-9"]}, ("no condition 'icl-9'", "'icl-3'")),
     ({"conditions": ["zzz"]}, ("no condition 'zzz'", "ls conditions")),
     ({"conditions": [["hint"]]}, ("condition", "name in quotes")),
+    ({"conditions": 3}, ("conditions must be a list of names",)),
+    ({"conditions": [{"hint": True}]}, ("is missing",)),
     ({"models": []}, ("models", "at least one")),
     ({"models": [{"name": "oracle"}]}, ("models", "'source' is missing")),
     ({"models": ["oracle", "oracle"]}, ("named twice", "'oracle'")),
