@@ -180,6 +180,7 @@ def main(folder: Path, data: Path, tasks: list[str]) -> None:
         if not (folder / name / "config.json").is_file():
             write_checkpoint(EVERY[name], folder / name)
         try:
+            prompts(EVERY[name].pictures, data)  # posed once, because posing runs an event loop
             report = asyncio.run(TASKS[kind](name, folder, data))
         except Exception as problem:
             report = {"failed": f"{type(problem).__name__}: {problem}"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def picture(number: int) -> ImageRef:
     return ImageRef(f"{number}.png")
 
 
+@cache
 def prompts(max_pictures: int, data: Path) -> dict[str, tuple[Message, ...]]:
     """Return the conversations for a model that takes so many pictures."""
     conversations = {

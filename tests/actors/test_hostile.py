@@ -22,10 +22,12 @@ from tests.actors.service import completion, serving
 NAMED = {ENDS: (Unprocessable, Refused), WAITS: (BackendDied,), STOPS: (ModelStopped,)}
 
 
-async def ask_service(folder: Path, answers) -> tuple[object, int]:
+async def ask_service(folder: Path, answers, patience: float = 30) -> tuple[object, int]:
     """Send one request; return its outcome and the number of requests that the service got."""
     async with serving(answers) as service:
-        endpoint = Endpoint(base_url=service.url, key_env="HOSTILE_KEY", deadline=10, patience=0.05, reply_price=1.0)
+        endpoint = Endpoint(
+            base_url=service.url, key_env="HOSTILE_KEY", deadline=10, patience=patience, reply_price=1.0
+        )
         backend = OpenAIBackend(ModelSpec(name="m", source="served", backend="openai", endpoint=endpoint), folder)
         try:
             return await backend.reply(make_request(user("?"))), len(service.bodies)
@@ -44,7 +46,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", MODES)
 def test_every_mode_has_its_named_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     mode = MODES[name]
-    outcome, times = asyncio.run(ask_service(tmp_path, lambda *_: mode.answer))
+    patience = 0.05 if mode.outcome == WAITS else 30
+    outcome, times = asyncio.run(ask_service(tmp_path, lambda *_: mode.answer, patience))
 
     if mode.outcome == REPLY:
         assert isinstance(outcome, Reply), outcome
