@@ -38,8 +38,6 @@ class Confusion(NamedTuple):
 
 FEWEST_LABELS = 20
 """Fewest labels that correct a share; each stratum needs two, or a label of every answer."""
-WIDER = 1.05
-"""Width of the corrected interval, relative to that of the labels alone, from which the labels alone count."""
 PRIOR = 2.0
 """Imagined labels of a stratum, spread like those of the other strata, so that no variance is 0 where all labels agree."""
 TRUE, JUDGED = np.array([1, 1, 0, 0]), np.array([1, 0, 1, 0])
@@ -103,7 +101,7 @@ def prediction_powered(
     alone, least = labels_alone(strata, weights)
     effective, value = float(np.clip(effective, least, total)), min(max(value, 0.0), 1.0)
     powered = IntervalEstimate(value, *cautious_interval(value * effective, effective))
-    is_wider = powered.high - powered.low > WIDER * (alone.high - alone.low)
+    is_wider = powered.high - powered.low > alone.high - alone.low
     return alone if tuning is None and is_wider else powered
 
 

@@ -100,14 +100,6 @@ def test_a_damaged_archive_is_a_sentence_and_leaves_whole_files(published, demo_
         assert same_files(stage(url, ["QD"], str(tmp_path / "cache"), print), demo_data, ("QuickDraw",))
 
 
-def test_a_small_disk_is_a_sentence_before_anything_large_comes(published, tmp_path, plain, monkeypatch):
-    usage = collections.namedtuple("usage", "total used free")
-    monkeypatch.setattr("shutil.disk_usage", lambda path: usage(1, 1, 1 << 20))
-    with web(published) as (url, gets), pytest.raises(FetchError, match="GB are needed; name a larger disk"):
-        stage(url, ["QD"], str(tmp_path), print)
-    assert not [name for name in gets if name.endswith(".zip") and gets[name] > 1] and not list(tmp_path.rglob("*.zip"))
-
-
 @pytest.mark.long
 def test_killed_staging_resumes_and_second_one_waits(published, demo_data, tmp_path, plain):
     code = "import sys; from orchestrator.datasets.staging import stage; stage(sys.argv[1], ['QD', 'ROD'], sys.argv[2], print)"
@@ -292,24 +284,3 @@ def test_a_bucket_is_staged_once_and_only_what_is_needed(bucket, demo_data, tmp_
 def test_a_bucket_without_the_benchmark_is_a_sentence(bucket, tmp_path, data, sentence):
     with pytest.raises(FetchError, match=sentence):
         stage(data, ["QD"], str(tmp_path), print)
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_a_sweep_over_a_bucket_ends_as_over_a_folder(bucket, demo_data, tmp_path):
-    os.environ.update(ENVIRONMENT)
-    from ray.cluster_utils import Cluster
-
-    cache = {"PROACTIVE_SWEEP_CACHE": str(tmp_path / "cache")}
-    node = {"num_cpus": 2, "include_dashboard": False, "env_vars": {**bucket.environment, **cache}}
-    cluster = Cluster(initialize_head=True, head_node_args=node)
-    try:
-        cli = Cli({**os.environ, **cache, "RAY_ADDRESS": cluster.address, "PYTHONPATH": PYTHONPATH})
-        for name, source in (("far", "s3://sweeps/packed"), ("near", demo_data)):
-            done = cli.run("run", sweep(tmp_path, source), "--output", tmp_path / name)
-            assert done.returncode == 0, done.stderr
-    finally:
-        cluster.shutdown()
-
-    assert (tmp_path / "far/results.json").read_bytes() == (tmp_path / "near/results.json").read_bytes()
-    assert bucket.environment["AWS_SECRET_ACCESS_KEY"] not in (tmp_path / "far/sweep.resolved.toml").read_text()
