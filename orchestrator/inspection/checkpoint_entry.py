@@ -4,12 +4,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from actors.trial.certificate import ENGINES
 from sweeps.checkpoint import with_limits
 from sweeps.load import SweepError, find_models
 from sweeps.spec import ModelSpec
-
-ENGINES = ("transformers", "vllm")
-"""Backends that tokenize in this process."""
 
 
 def checkpoint_specs(

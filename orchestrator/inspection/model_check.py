@@ -44,7 +44,6 @@ class Check(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Return True if no cell reports a problem."""
         return not self.fault
 
     @property
@@ -54,7 +53,6 @@ class Check(NamedTuple):
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """Return the row of the table."""
         facts = (self.cells[name].removeprefix("ok: ") for name in ("images", "fit", "license"))
         return self.model, "yes" if self.ok else "no", *facts
 

@@ -27,7 +27,6 @@ CONDITIONS, TEXT_CONDITIONS = (ZERO_SHOT, "hint", "history"), ("text-only",)
 """Conditions if no sweep is named: for models that take pictures, and for those that read text only."""
 UNANSWERED = ("unprocessable", "overflow", "refused")
 """Endings of episodes that the model could not play to their end."""
-GIB = 2**30
 
 
 class Row(NamedTuple):
@@ -35,25 +34,21 @@ class Row(NamedTuple):
 
     model: str
     loads: float | None = None
-    """Seconds until the engine is ready."""
     host: float | None = None
     gpu: float | None = None
-    """GiB of host memory, and of the worker's GPUs."""
     rate: float | None = None
-    """Episodes per second."""
+    """Seconds until the engine is ready, GiB of host memory and of the worker's GPUs, episodes per second."""
     episodes: int = 0
     ended: int = 0
     """Episodes with an ending in ``UNANSWERED``."""
     certificate: str = ""
-    """``Certificate.describe`` for the input of its engine."""
     input: str = ""
-    """``Certificate.status``; empty if nothing was recorded."""
+    """Description and status of its certificate; empty if nothing was recorded."""
     wrong: str = ""
     """The fault, in one sentence; empty if none."""
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Return the texts of the row."""
         memory = " + ".join(f"{size:.1f} {where}" for size, where in ((self.gpu, "GPU"), (self.host, "host")) if size)
         loads, rate = ("-" if n is None else f"{n:.{digits}f}" for n, digits in ((self.loads, 1), (self.rate, 2)))
         cut = f"{self.ended} of {self.episodes}"
@@ -131,7 +126,7 @@ def trial_row(model: ModelSpec, loads: float, report: TrialReport) -> Row:
     ended = sum(report.endings.get(name, 0) for name in UNANSWERED)
     unequal = certificate.describe() if certificate.status == "unequal" else ""
     return Row(
-        model.name, loads, report.host / GIB, None if report.gpu is None else report.gpu / GIB, episodes / report.seconds,
+        model.name, loads, report.host / 2**30, None if report.gpu is None else report.gpu / 2**30, episodes / report.seconds,
         episodes, ended, certificate.describe(), certificate.status, unequal or (report.reason if ended else ""),
     )  # fmt: skip
 

@@ -42,7 +42,6 @@ class Usage(NamedTuple):
         return Usage(*(own + times * more for own, more in zip(self, other, strict=True)))
 
     def cost(self, model: ModelSpec) -> float:
-        """Return the cost in the currency of the model's prices."""
         prompt_price, reply_price = model.prices
         return (self.prompt * prompt_price + self.reply * reply_price) / MILLION
 
@@ -57,12 +56,10 @@ class CostEstimate(NamedTuple):
 
     @property
     def priced(self) -> bool:
-        """Return True if the model's entry has prices."""
         return bool(self.model.endpoint.prompt_price or self.model.endpoint.reply_price)
 
     @property
     def line(self) -> str:
-        """Return the estimate as a sentence."""
         bounds = zip(self.least, self.most, ("requests", "prompt tokens", "reply tokens"), strict=True)
         spans = (f"{_number(low)} to {_number(high)} {what}" for low, high, what in bounds)
         text = f"{self.model.name}: {self.episodes:,} episodes, {', '.join(spans)}"
@@ -101,7 +98,7 @@ def lines(estimates: Sequence[CostEstimate], max_cost: float | None) -> Iterator
 
 
 def _bound_cell(plan: Plan, cell: Cell, tokens: Callable[[Sequence[Message]], int]) -> tuple[Usage, Usage]:
-    """Return the mean lower and upper bound of an episode of the cell; functions count as tokens of the prompt."""
+    """Return the mean bounds of an episode of the cell; functions count as tokens of the prompt."""
     samples = plan.cell_samples(cell)
     chosen = samples[:: max(1, ceil(len(samples) / MAX_SAMPLES))]
     shortest = CALL_TOKENS if cell.protocol is Protocol.TOOLS else LETTER_TOKENS
