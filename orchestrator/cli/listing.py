@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from envs.scenario import Scenario
 
 Rows = list[dict[str, Any]]
+RESULTS = "results"
 MEASURES = {
     "acc": "percent of episodes that end with the right category",
     "acc_first": "percent of episodes that end with the right category at the first turn",
@@ -121,9 +122,11 @@ def differences() -> Rows:
 
 def columns() -> Rows:
     """Return every column of the tables in a run folder: type, nulls, values and meaning."""
+    from orchestrator.report.scores.metrics import result_docs
     from orchestrator.storage.schemas import ROWS, column_docs
 
-    return [{"table": table, **asdict(column)} for table, row in ROWS.items() for column in column_docs(row)]
+    tables = {table: column_docs(row) for table, row in ROWS.items()} | {RESULTS: [*result_docs()]}
+    return [{"table": table, **asdict(doc)} for table, docs in tables.items() for doc in docs]
 
 
 LISTED = (models, judges, scenarios, conditions, measures, sweeps, differences, columns)
@@ -148,7 +151,8 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
         print_json(rows)
     elif kind == columns.__name__:
         for table, group in groupby(rows, key=itemgetter("table")):
-            show(text_table(("column", "type", "meaning"), map(_explain, group), title=f"{table}/part-*.parquet"))
+            heads, part = ("column", "type", "meaning"), "" if table == RESULTS else "/part-*"
+            show(text_table(heads, map(_explain, group), title=f"{table}{part}.parquet"))
     elif kind == differences.__name__:
         show(text_table(("difference", "", ""), _stack(rows)))
     else:

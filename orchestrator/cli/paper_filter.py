@@ -26,7 +26,7 @@ COLUMNS = {
 def show_filter(folder: Path, percent: int, output: Path | None, as_json: bool) -> None:
     """Print how many samples are kept, and write their ids into a file; exits with 1 if some are undecided."""
     run_data = read_run(folder)
-    turns = first_turn.first_turns(run_data, [])
+    turns = first_turn.first_turns(run_data)
     rows = first_turn.threshold_counts(turns, percent)
     decisions = turns.decide(percent)
     undecided = decisions.filter(decisions["kept"].is_null())

@@ -1,6 +1,6 @@
 """Reads a run folder into ``RunData``, without a model, a cluster or the data folder."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +12,7 @@ from envs.samples import BadData
 from envs.types import UNSCORED
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
-from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples, missing_rules
+from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples
 from orchestrator.report.scores.judge_agreement import choose_judge
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.report.scores.package_measures import package_measures
@@ -23,6 +23,7 @@ from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.planned_episodes import filter_planned
 from orchestrator.storage.reused import sentences
 from orchestrator.storage.run_folder import check_distinct, planned_cells, planned_keys, read_bad_lines, stored_sweep
+from sweeps.conditions import find_rules
 from sweeps.load import SweepError, limited_products
 from sweeps.spec import Sweep
 
@@ -50,25 +51,25 @@ def read_run(
     sweep_with_data = sweep if data is None else sweep.model_copy(update={"data": str(data)})
     samples, plan, notes = _load_samples(folder, sweep_with_data, stored)
     belonging = _belonging_episodes(stored, planned_keys(folder), plan, samples).collect().sort("key")
-    notes += _precision_notes(sweep, planned, stored.height - belonging.height)
-    notes += map(str, find_faults(folder))
     _check_cluster(cluster, belonging, samples)
     left_out = read_bad_lines(folder)
-    notes += [f"left out: {reason}" for reason in (*limited_products(sweep), *left_out)] + sentences(folder)
-    notes += _control_notes(folder, planned, belonging)
+    notes += [
+        *_precision_notes(sweep, planned, stored.height - belonging.height),
+        *map(str, find_faults(folder)),
+        *(f"left out: {reason}" for reason in (*limited_products(sweep), *left_out)),
+        *sentences(folder),
+        *_control_notes(folder, planned, belonging),
+        *_missing_rules(sweep),
+    ]
     judge = choose_judge(folder, sweep, judge)
-    notes += missing_rules(sweep)
-    is_asked = pl.col("condition").is_in(_asked_names(sweep))
-    asked = belonging.filter(is_asked), planned.filter(is_asked)
-    names = [condition.name for condition in sweep.replicated_conditions]
-    is_other = pl.col("condition").is_in(names) | is_asked
-    planned, played = (rows.filter(~is_other) for rows in (planned, belonging))
-    replicates = _replicate_rows(sweep, belonging)
+    rules = [condition for condition in sweep.conditions if condition.rules]
+    is_asked = pl.col("condition").is_in([copy.name for source in rules for copy in sweep.replicates.expand(source)])
+    is_copy = pl.col("condition").is_in([condition.name for condition in sweep.replicated_conditions])
+    planned, played = (rows.filter(~(is_copy | is_asked)) for rows in (planned, belonging))
     measured, failed = package_measures(sweep.measures, played.lazy(), turns(folder))
-    notes += failed
     return RunData(
-        folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, measured, replicates,
-        *asked, data,
+        folder, sweep, planned, played, samples, judge, strict, cluster, (*notes, *failed), left_out, measured,
+        _replicate_rows(sweep, belonging), belonging.filter(is_asked), data,
     )  # fmt: skip
 
 
@@ -90,10 +91,14 @@ def _check_cluster(cluster: str, episodes: pl.DataFrame, samples: Samples) -> No
         )
 
 
-def _asked_names(sweep: Sweep) -> list[str]:
-    """Return the names of the conditions that play no game, one for each order of options."""
-    sources = (condition for condition in sweep.conditions if condition.rules)
-    return [replicate.name for source in sources for replicate in sweep.replicates.expand(source)]
+def _missing_rules(sweep: Sweep) -> Iterator[str]:
+    """Yield sentences on conditions that only an extra plays and reports, if it is not installed."""
+    for condition in sweep.conditions:
+        if condition.rules:
+            try:
+                find_rules(condition)
+            except PackageError as problem:
+                yield str(problem)
 
 
 def _replicate_rows(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:
@@ -142,7 +147,7 @@ def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Sam
     try:
         plan = plan_from_folder(folder, sweep)
     except (BadData, PackageError, SweepError, RunFolderError, OSError) as problem:
-        return {}, None, [f"{NO_DATA} ({problem}), so views are judged by the oracle's path"]
+        return {}, None, [f"{NO_DATA} ({problem}), so wrong guesses are not told from early ones"]
     played = dict(stored.group_by("scenario").agg("key").rows())
     scenarios = dict.fromkeys(cell.scenario for cell in plan.cells)
     usable = {name for name in scenarios if name not in played or _is_played(plan, name, pl.Series(played[name]))}

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from inspect import signature
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -11,7 +10,6 @@ import polars as pl
 
 from envs.answers import as_text
 from envs.bad_lines import SkippedLines
-from envs.installed import PackageError
 from envs.types import UNSCORED, Ending, Mode, Sample
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import move_answers_last, score, verdict_bit
@@ -19,7 +17,7 @@ from orchestrator.report.scores.package_measures import join_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.verdict_store import verdicts
-from sweeps.conditions import CONDITIONS, Condition, find_rules
+from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import limited_products
 from sweeps.spec import Sweep
 
@@ -69,8 +67,6 @@ class RunData:
     """Answered ``EPISODES`` rows of replicates, with ``wording``, ``order`` and ``draw``; ``condition`` is the repeated one."""
     asked: pl.DataFrame = field(default_factory=pl.DataFrame)
     """``EPISODES`` rows of conditions that play no game (``Condition.rules``), all orders; they are not in ``episodes``."""
-    planned_asked: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Planned cells of these conditions, as ``planned``."""
     data: Path | None = None
     """The benchmark folder that a command names; None for the sweep's own."""
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -84,12 +80,11 @@ class RunData:
     @cached_property
     def rows(self) -> pl.DataFrame:
         """Return one row per planned cell (``scores.metrics.score``), with its resources (``scores.cell_resources``)."""
-        stored = self.episodes.lazy()
+        stored, sweep = self.episodes.lazy(), self.sweep
         rows = score(stored, self.planned, self.verdicts.lazy(), self.strict, self.reference_conditions)
-        rows = join_package_measures(
-            add_anytime_intervals(rows, stored, self.sweep.precision, self.sweep.seed), self.package_measures
-        )
-        return move_answers_last(add_resources(rows, self.folder, self.sweep))
+        rows = add_anytime_intervals(rows, stored, sweep.precision, sweep.seed)
+        rows = join_package_measures(rows, self.package_measures)
+        return move_answers_last(add_resources(rows, self.folder, sweep))
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
@@ -185,30 +180,15 @@ def cached_per_run(
     function: Callable[Concatenate[RunData, P], T],
 ) -> Callable[Concatenate[RunData, P], T]:
     """Cache a function per run and arguments, so that tables, page and figures compute its value once."""
-    parameters = signature(function)
 
     @wraps(function)
     def cached_function(run_data: RunData, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        arguments = parameters.bind(run_data, *args, **kwargs)
-        arguments.apply_defaults()
-        cache_key = (function, *list(arguments.arguments.values())[1:])
-        if cache_key not in run_data.cache:
-            run_data.cache[cache_key] = function(run_data, *args, **kwargs)
-        return run_data.cache[cache_key]  # type: ignore[no-any-return]
+        key = (function, args, tuple(kwargs.items()))
+        if key not in run_data.cache:
+            run_data.cache[key] = function(run_data, *args, **kwargs)
+        return run_data.cache[key]  # type: ignore[no-any-return]
 
     return cached_function
-
-
-def missing_rules(sweep: Sweep) -> list[str]:
-    """Return sentences on conditions that only an extra plays and reports, if it is not installed."""
-    sentences = []
-    for condition in sweep.conditions:
-        if condition.rules:
-            try:
-                find_rules(condition)
-            except PackageError as problem:
-                sentences.append(str(problem))
-    return sentences
 
 
 def rank_of(column: str, order: Iterable[str]) -> pl.Expr:

@@ -1,4 +1,4 @@
-"""Numbers as parts of a sentence: shares, signed differences, p-values."""
+"""Numbers as parts of a sentence: shares and signed differences."""
 
 MINUS = "−"
 
@@ -17,10 +17,3 @@ def format_signed(value: float, digits: int = 1) -> str:
     """Return a difference with its sign; a value that rounds to 0 has no sign."""
     text = f"{value:+,.{digits}f}"
     return text.replace("-", MINUS) if any(digit in text for digit in "123456789") else text[1:]
-
-
-def format_p(p: float) -> str:
-    """Return a p-value with three decimals; below 0.001 as a power of ten, below 1e-6 as ``<1e-6``."""
-    if p >= 0.001:
-        return f"{p:.3f}"
-    return "<1e-6" if p < 1e-6 else f"{p:.0e}".replace("e-0", "e-")

@@ -144,8 +144,8 @@ def transcripts(
     rows = {row["key"]: row for row in run_data.episodes.join(kinds.select("key", "kind"), on="key").to_dicts()}
     turns, verdicts = rows_by_key(run_data.turns, keys), rows_by_key(run_data.verdicts.lazy(), keys)
     for key in keys:
-        if views.add(rows[key], turns.get(key, []), verdicts.get(key, [])):
-            yield _transcript(views.views[-1], rows[key], list(views.texts), thumbnails.uris)
+        view = views.view(rows[key], turns.get(key, []), verdicts.get(key, []))
+        yield _transcript(view, rows[key], list(views.texts), thumbnails.uris)
 
 
 def sample_keys(kinds: pl.DataFrame, limit: int, seed: int) -> list[str]:

@@ -88,8 +88,8 @@ class Catalog:
             for position, key in zip(own, keys, strict=True):
                 row, kind = run.episodes.row(int(position - start), named=True), KINDS[self.rows["kind"][position]]
                 builder = EpisodeViews(run, pictures)
-                builder.add({**row, "kind": kind}, stored.get(key, []), judged.get(key, []))
-                view = {"episode": {**builder.views[0], "run": name}, "texts": list(builder.texts)}
+                shown = builder.view({**row, "kind": kind}, stored.get(key, []), judged.get(key, []))
+                view = {"episode": {**shown, "run": name}, "texts": list(builder.texts)}
                 yield view, [str(turn["reply"] or "") for turn in stored.get(key, [])]
 
     def read_view(self, position: int) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def missing_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
             lost = rng.random(120) < np.where(right == (number % 2 == 0), 0.25, 0.02)
             rows.append(plant_cell(f"m/{scenario}/{condition}", right, lost))
             shown.append(abs(right[~lost].mean() - rate) < 1.96 * (rate * (1 - rate) / (~lost).sum()) ** 0.5)
-        for row in missing_bounds(planted_run(rows)).filter(measure="acc").iter_rows(named=True):
+        for row in missing_bounds(planted_run(rows)).iter_rows(named=True):
             scenarios = SCENARIOS if row["scenario"] == "avg" else (row["scenario"],)
             truth = np.mean([rates[s, row["condition"]] for s in scenarios])
             truth -= np.mean([rates[s, row["against"]] for s in scenarios]) if row["against"] else 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import polars as pl
 
 from envs import in_paper_order
-from orchestrator.report.measures.outcomes import outcomes
+from orchestrator.report.measures.clustering import outcomes
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.clustered import average_means, estimate_mean, t_interval
 from orchestrator.report.tables.parts import ACC_AND_PS, AVERAGE, by_column, join_measures

@@ -14,8 +14,7 @@ from actors.text.printable import list_first
 from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.inspection.certificate import compare_certificates, read_certificates
-from orchestrator.report.measures.clustering import clustering, describe_clusters
-from orchestrator.report.measures.outcomes import outcomes
+from orchestrator.report.measures.clustering import clustering, describe_clusters, outcomes
 from orchestrator.report.measures.paired import CELL, compare, correct_together, tally_pairs
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.evidence import change_table

@@ -58,17 +58,14 @@ class FigureImage(NamedTuple):
         return f"data:image/{self.kind};base64,{b64encode(self.content).decode()}"
 
 
-def draw_figures(
-    run_data: RunData, names: Collection[str] = tuple(CAPTIONS), baselines: bool = True
-) -> dict[str, Figure]:
+def draw_figures(run_data: RunData, names: Collection[str] = tuple(CAPTIONS)) -> dict[str, Figure]:
     """Return the figures of these names and of installed packages, without those that have too few models."""
     offered = {table.name: table.figure for table in offered_tables(run_data) if table.figure}
-    models = set(run_data.rows["model"])
-    if not offered and len(models if baselines else models - run_data.baselines) < FEWEST:
+    if not offered and run_data.rows["model"].n_unique() < FEWEST:
         return {}
     from orchestrator.report.figures import plots
 
-    context = plots.FigureContext(run_data, baselines)
+    context = plots.FigureContext(run_data)
     functions = {name: draw for name, draw in plots.FIGURES.items() if name in names} | offered
     with plots.house_style():
         drawn = {name: figure for name, draw in functions.items() if (figure := draw(context))}

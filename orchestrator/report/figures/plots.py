@@ -75,10 +75,9 @@ def render(figure: Figure, form: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class FigureContext:
-    """A run, and whether baselines are drawn."""
+    """A run as its figures show it."""
 
     run_data: RunData
-    baselines: bool = True
 
     @property
     def gray(self) -> frozenset[str]:
@@ -86,15 +85,10 @@ class FigureContext:
         baselines = self.run_data.baselines
         return frozenset() if set(self.run_data.rows["model"]) <= baselines else baselines
 
-    def rows(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of multiple choice that are drawn."""
-        frame = frame.filter(protocol="mcqa")
-        return frame if self.baselines else frame.filter(~pl.col("model").is_in(list(self.run_data.baselines)))
-
     def averages(self, conditions: Sequence[str]) -> pl.DataFrame:
         """Return the scored averages over scenarios under these conditions."""
         scored = estimate(self.run_data).averages.drop_nulls("acc")
-        return self.rows(scored.filter(pl.col("condition").is_in(conditions)))
+        return scored.filter(pl.col("condition").is_in(conditions), protocol="mcqa")
 
     def progress(self, model: str) -> float:
         """Return the finished share of the model's planned episodes of multiple choice."""
@@ -190,7 +184,8 @@ def changes_figure(context: FigureContext, everywhere: bool) -> Figure | None:
     """
     played = {name: c for name, c in context.run_data.conditions.items() if c.mode is not Mode.REFERENCE}
     compared = [name for name, condition in played.items() if everywhere is not bool(condition.scenarios)]
-    rows = context.rows(comparisons(context.run_data).condition_averages).filter(pl.col("condition").is_in(compared))
+    averages = comparisons(context.run_data).condition_averages
+    rows = averages.filter(pl.col("condition").is_in(compared), protocol="mcqa")
     if rows["model"].n_unique() < FEWEST:
         return None
     conditions = [name for name in compared if name in set(rows["condition"])]
@@ -217,7 +212,7 @@ def reference_figure(context: FigureContext) -> Figure | None:
     averages = context.averages(pairs)
     if averages["condition"].n_unique() < 2 or averages["model"].n_unique() < FEWEST:
         return None
-    cells = context.rows(estimate(context.run_data).cells.drop_nulls("acc")).filter(pl.col("condition").is_in(pairs))
+    cells = estimate(context.run_data).cells.drop_nulls("acc").filter(pl.col("condition").is_in(pairs), protocol="mcqa")
     scenarios = in_paper_order(cells["scenario"])
     is_paper = len(scenarios) == len(SCENARIOS) and set(scenarios) <= SCENARIOS.keys()
     title = "average" if is_paper else f"average of {pluralize(len(scenarios), 'scenario')}"

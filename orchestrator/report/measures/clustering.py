@@ -1,4 +1,4 @@
-"""Clusters of samples: how similar the answers within a cluster are, and which clusters intervals and tests use.
+"""The score of every answered episode and the cluster of its sample: how alike answers in a cluster are, and which count.
 
 Samples of one object, picture or video tend to get the same answer. For each scenario, the intraclass correlation of the
 answers is estimated over all cells of models together (analysis of variance, Donner 1986, Int. Stat. Rev. 54:67-82). By
@@ -8,11 +8,15 @@ choice is made once per scenario, so that all its intervals, tests and ranks agr
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
+from envs.types import Ending
 from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, cached_per_run
 from orchestrator.report.statistics.proportion import Z
 
+NAMES = ("model", "scenario", "condition", "protocol", "sample_id")
+UNKNOWN = (pl.lit(None, dtype=pl.Int64).alias("turns"), pl.lit(None, dtype=pl.Boolean).alias("looped"))
 WIDER = 1.2
 INDEPENDENT = "95%, over samples taken as drawn independently"
 SCHEMA = {
@@ -128,3 +132,33 @@ def _answers(run_data: RunData) -> pl.DataFrame:
     columns = ["model", "scenario", "cell", "sample_id", "correct"]
     rows = pl.concat([run_data.scored.select(columns), run_data.judged.select(columns).drop_nulls("correct")])
     return run_data.models_or_baselines(rows).with_columns(pl.col("correct").cast(pl.Int64))
+
+
+@cached_per_run
+def outcomes(run_data: RunData, unanswered_as_wrong: bool = False) -> pl.DataFrame:
+    """Return one row per scored episode: model, scenario, condition, protocol, sample_id, correct, turns, looped, cluster.
+
+    ``looped`` is true if the turn limit ended the episode. For open-ended answers, ``correct`` is the judge's aggregate bit,
+    and ``turns`` and ``looped`` are null. Refused and unprocessable episodes have rows only with ``unanswered_as_wrong``: not
+    correct, with ``turns`` and ``looped`` null.
+    ``cluster`` numbers the clusters of a scenario; it is null if samples count as independent.
+    """
+    looped = (pl.col("ending") == Ending.LIMIT).alias("looped")
+    answered = run_data.scored.select(*NAMES, "correct", pl.col("turns").cast(pl.Int64), looped)
+    parts = [answered, run_data.judged.drop_nulls("correct").select(*NAMES, "correct", *UNKNOWN)]
+    if unanswered_as_wrong:
+        unanswered = run_data.episodes.filter(pl.col("ending").is_in((Ending.REFUSED, Ending.UNPROCESSABLE)))
+        parts.append(unanswered.select(*NAMES, pl.lit(False).alias("correct"), *UNKNOWN))
+    return add_clusters(pl.concat(parts), run_data)
+
+
+def add_clusters(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
+    """Return the same rows, in order, with the column ``cluster`` of their scenario and sample_id."""
+    if not run_data.cluster or not run_data.samples:
+        return rows.with_columns(pl.lit(None, dtype=pl.Int64).alias("cluster"))
+    return rows.join(sample_clusters(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
+
+
+def cluster_numbers(rows: pl.DataFrame) -> NDArray[np.int64] | None:
+    """Return the clusters (n,) of rows of one scenario, or None if samples count as independent."""
+    return None if rows["cluster"].null_count() == rows.height else rows["cluster"].to_numpy()

@@ -2,9 +2,8 @@
 
 Every stored episode has exactly one kind, so the counts of a cell sum to its finished episodes.
 
-A wrong category is classified by the last view: guessed too early, or guessed wrong on a clear view. If the samples are
-available, the rules decide (``Scenario.telling``). Otherwise a view is clear if it is the picture on which the oracle answered
-the same sample. Without an oracle the kind is ``guessed``.
+A wrong category is classified by the last view: guessed too early, or guessed wrong on a clear view. The rules decide
+(``Scenario.telling``); without the samples the kind is ``guessed``.
 """
 
 from enum import StrEnum
@@ -14,8 +13,8 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Move, State, Verdict
-from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
-from orchestrator.report.run_data import PICTURE_SIZE, RunData, cached_per_run, rank_of
+from orchestrator.report.measures.clustering import add_clusters, cluster_numbers
+from orchestrator.report.run_data import RunData, cached_per_run, rank_of
 from orchestrator.report.statistics.clustered import estimate_mean, share_interval
 
 
@@ -100,42 +99,27 @@ def _kind_bounds(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
 
 @cached_per_run
 def view_clarity(run_data: RunData) -> pl.DataFrame:
-    """Return whether the last view shows the category: key, clear (null if unknown)."""
+    """Return whether the last view shows the category by the rules: key, clear (null without the sample)."""
     last = run_data.last_turns
-    rules = _clarity_by_rules(run_data, last.select(VIEW_COLUMNS).unique(maintain_order=True))
-    views = last.join(rules, on=VIEW_COLUMNS, how="left", maintain_order="left")
-    views = views.join(_oracle_images(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
-    same = pl.col("image").str.replace(PICTURE_SIZE, "").eq(pl.col("oracle_image").str.replace(PICTURE_SIZE, ""))
-    by_oracle = pl.when(pl.col("mode") == Mode.REFERENCE).then(True).otherwise(same)
-    hidden = pl.col("condition").is_in(run_data.unseen_conditions)
-    by_rules = pl.when(hidden).then(False).otherwise("by_rules")
-    return views.select("key", pl.coalesce(by_rules, by_oracle).alias("clear"))
+    views = last.select(VIEW_COLUMNS).unique(maintain_order=True)
+    clear = pl.Series("clear", [_is_clear(run_data, row) for row in views.iter_rows()], pl.Boolean)
+    rows = last.join(views.with_columns(clear), on=VIEW_COLUMNS, how="left", maintain_order="left")
+    is_hidden, is_reference = pl.col("condition").is_in(run_data.unseen_conditions), pl.col("mode") == Mode.REFERENCE
+    shown = pl.when(is_hidden).then(False).when(is_reference).then(True)
+    return rows.select("key", shown.otherwise("clear").alias("clear"))
+
+
+def _is_clear(run_data: RunData, row: tuple[Any, ...]) -> bool | None:
+    sample, state = run_data.samples.get(row[0], {}).get(row[1]), state_from_view(row)
+    if state.mode is Mode.RANDOM:  # moves that were drawn at random show the same views as requested ones
+        state = state._replace(mode=Mode.PLAY)
+    return None if sample is None else SCENARIOS[row[0]].telling(sample, state)
 
 
 def state_from_view(row: tuple[Any, ...]) -> State:
     """Return the state before the last reply from a row of ``VIEW_COLUMNS``."""
     _, _, mode, frame, turn, across, along = row
     return State(frame=frame, turn=turn, across=across, along=along, mode=Mode(mode))
-
-
-def _clarity_by_rules(run_data: RunData, views: pl.DataFrame) -> pl.DataFrame:
-    """Return the views with ``by_rules``: whether each shows the category, null without the sample."""
-    telling = list[bool | None]()
-    for row in views.iter_rows():
-        sample, state = run_data.samples.get(row[0], {}).get(row[1]), state_from_view(row)
-        if state.mode is Mode.RANDOM:  # moves that were drawn at random show the same views as requested ones
-            state = state._replace(mode=Mode.PLAY)
-        telling.append(None if sample is None else SCENARIOS[row[0]].telling(sample, state))
-    return views.with_columns(pl.Series("by_rules", telling, dtype=pl.Boolean))
-
-
-def _oracle_images(run_data: RunData) -> pl.DataFrame:
-    """Return the picture on which the oracle answered each sample: scenario, sample_id, oracle_image."""
-    oracle_play = pl.col("model").is_in(run_data.models_of_policy("oracle")) & (pl.col("mode") == Mode.PLAY)
-    oracle_play &= ~pl.col("condition").is_in(run_data.unseen_conditions)
-    right = run_data.last_turns.filter(oracle_play & (pl.col("ending") == Ending.CORRECT))
-    first = right.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
-    return first.select("scenario", "sample_id", pl.col("image").alias("oracle_image"))
 
 
 def wrong_kind() -> pl.Expr:

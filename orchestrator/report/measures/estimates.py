@@ -5,6 +5,7 @@ means and averages those of Student's t, both over clusters where the run data h
 """
 
 from collections.abc import Mapping
+from math import isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +13,9 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Ending, Mode
-from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
+from orchestrator.report.measures.clustering import add_clusters, cluster_numbers
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.scores.answer import ANSWERS, IF_ASKED, first_reply_columns
+from orchestrator.report.scores.answer import ANSWERS, FIRST_REPLIES, IF_ASKED, first_reply_columns
 from orchestrator.report.scores.metrics import ACTION_SHARES, average_over_scenarios
 from orchestrator.report.scores.precision_stops import (
     Intervals,
@@ -41,8 +42,9 @@ SHARES = {**ACTION_SHARES, "share_right": "correct", "share_unparsable": "unpars
 """Share of answers -> the column of episodes that it sums; ``share_right`` counts right categories."""
 OF_EPISODES = {"acc": "correct", "acc_first": "first", "loops": "limit", **{name: name for name in ANSWERS}}
 """Share of episodes -> the column of 0 and 1 that it is the mean of."""
-MEASURES = ("acc", "acc_first", "ps", "mean_turns", "loops", *SHARES, *ANSWERS, *IF_ASKED)
-"""Measures of a cell, in percent except ps and mean_turns (protocol.md, 'Measures'); ``acc_first`` is accuracy at the first turn,
+ASKING = {*FIRST_REPLIES, *IF_ASKED}
+MEASURES = ("acc", "acc_first", "ps", "loops", *SHARES, *ANSWERS, *IF_ASKED)
+"""Measures of a cell, in percent except ps (protocol.md, 'Measures'); ``acc_first`` is accuracy at the first turn,
 which the paper's filter of samples bounds (section 3.3); the last are those of ``scores.answer``."""
 
 
@@ -77,22 +79,24 @@ def estimate(run_data: RunData) -> Estimates:
     bounded, cells, averages = anytime_bounds(run_data, limits), list[dict[str, Any]](), list[dict[str, Any]]()
     groups: dict[tuple[str, ...], list[_Cell]] = {}
     for row in run_data.rows.filter(pl.col("cell").is_in(list(episodes))).iter_rows(named=True):
-        cell = _measure_cell(episodes[row["cell"]])
-        estimates = _estimate_cell(cell, limits[row["scenario"], row["condition"]], row["condition"] in reference)
-        cells.append({"cell": row["cell"], **_flatten(estimates, bounded.get((row["cell"],), {}))})
-        groups.setdefault(tuple(row[name] for name in GROUP), []).append(cell)
+        cell, names = _measure_cell(episodes[row["cell"]]), tuple(row[name] for name in GROUP)
+        estimates = _estimate_cell(cell, limits[row["scenario"], row["condition"]])
+        cells.append(
+            {"cell": row["cell"], **_flatten(estimates, bounded.get((row["cell"],), {}), names[1] in reference)}
+        )
+        groups.setdefault(names, []).append(cell)
     for names, parts in groups.items():
-        estimates = _estimate_average(parts, names[1] in reference)
-        averages.append({**dict(zip(GROUP, names, strict=True)), **_flatten(estimates, bounded.get(names, {}))})
+        figures = _flatten(_estimate_average(parts), bounded.get(names, {}), names[1] in reference)
+        averages.append({**dict(zip(GROUP, names, strict=True)), **figures})
     # acc of cells is that of ``scores.metrics.score``, so both are equal to the last bit
     scored, means = run_data.rows.select(*CELL, *COUNTS, "acc", "acc_bound"), average_over_scenarios(run_data.rows)
     cell_rows = scored.join(_estimate_frame(cells, ("cell",)).drop("acc"), on="cell", how="left").sort("cell")
     mean_rows = means.drop("acc", "ps").join(_estimate_frame(averages, GROUP), on=list(GROUP), how="left").sort(GROUP)
     is_certain = pl.col("model").is_in(list(run_data.certain))
     bounds = pl.col([f"{name}{end}" for name in MEASURES for end in ("_low", "_high")])
-    return Estimates(
-        *(rows.with_columns(pl.when(~is_certain).then(bounds).name.keep()) for rows in (cell_rows, mean_rows))
-    )
+    shown = pl.when(~is_certain).then(bounds).name.keep()
+    turns = [(pl.col(f"ps{end}") + 1).alias(f"mean_turns{end}") for end in ("", "_low", "_high")]
+    return Estimates(*(rows.with_columns(shown).with_columns(turns) for rows in (cell_rows, mean_rows)))
 
 
 def anytime_bounds(run_data: RunData, limits: Mapping[tuple[str, str], int]) -> dict[tuple[str, ...], Intervals]:
@@ -137,39 +141,30 @@ def suggestion_limits(run_data: RunData) -> dict[tuple[str, str], int]:
 
 def _split_cells(scored: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     names = dict.fromkeys(("correct", "turns", "cluster", *SHARES.values()))
-    rows = scored.select(
-        "cell", pl.col(list(names)).cast(pl.Int64),
-        (pl.col("correct") & (pl.col("turns") == 1)).cast(pl.Int64).alias("first"),
-        (pl.col("ending") == Ending.LIMIT).cast(pl.Int64).alias("limit"),
-        *(column.cast(pl.Int64) for column in first_reply_columns()),
-    )  # fmt: skip
+    first, limit = pl.col("correct") & (pl.col("turns") == 1), pl.col("ending") == Ending.LIMIT
+    kinds = (pl.col(list(names)), first.alias("first"), limit.alias("limit"), *first_reply_columns())
+    rows = scored.select("cell", *(kind.cast(pl.Int64) for kind in kinds))
     return [(str(cell), part) for (cell,), part in rows.sort(pl.all()).group_by(["cell"], maintain_order=True)]
 
 
 def _measure_cell(episodes: pl.DataFrame) -> _Cell:
     """Return the means of one cell."""
     columns = {name: episodes[name].to_numpy() for name in episodes.columns if name not in ("cell", "cluster")}
-    groups = cluster_numbers(episodes)
+    groups, turns = cluster_numbers(episodes), columns["turns"]
     means = {name: estimate_mean(100 * columns[column], groups, unit=100) for name, column in OF_EPISODES.items()}
-    means["ps"] = estimate_mean(columns["turns"] - 1, groups)
+    means["ps"] = estimate_mean(turns - 1, groups)
     for share, column in SHARES.items():
-        means[share] = _ratio(columns[column], columns["turns"], groups)
+        ratio = columns[column].sum() / max(1, turns.sum())
+        values = ratio_values(columns[column], turns, ratio, max(turns.mean(), 1e-9))
+        means[share] = estimate_mean(100 * values, groups, unit=100)
     return _Cell(columns, groups, means)
 
 
-def _ratio(hits: Integers, totals: Integers, groups: Integers | None) -> Mean:
-    ratio, mean_total = hits.sum() / max(1, totals.sum()), max(totals.mean(), 1e-9)
-    return estimate_mean(100 * ratio_values(hits, totals, ratio, mean_total), groups, unit=100)
-
-
-def _estimate_cell(cell: _Cell, limit: int, is_reference: bool) -> dict[str, Estimate]:
-    """Return the measures of a cell; those of asking are left out under the reference, where nothing can be asked."""
-    number = len(cell.columns["correct"])
-    estimates = {name: share_interval(mean, number) for name, mean in cell.means.items() if name != "ps"}
+def _estimate_cell(cell: _Cell, limit: int) -> dict[str, Estimate]:
+    """Return the measures of a cell."""
+    asked, number = cell.columns["asks"] == 1, len(cell.columns["correct"])
+    estimates = {name: share_interval(mean, number) for name, mean in cell.means.items()}
     estimates["ps"] = t_interval(cell.means["ps"], 0, max(limit, 0))
-    if is_reference:
-        return {name: value for name, value in estimates.items() if name not in ANSWERS or name == "unreadable"}
-    asked = cell.columns["asks"] == 1
     groups = None if cell.groups is None else cell.groups[asked]
     for name, column in IF_ASKED.items() if asked.any() else ():
         share = estimate_mean(100 * cell.columns[column][asked], groups, unit=100)
@@ -177,44 +172,33 @@ def _estimate_cell(cell: _Cell, limit: int, is_reference: bool) -> dict[str, Est
     return estimates
 
 
-def _estimate_average(cells: list[_Cell], is_reference: bool) -> dict[str, Estimate]:
+def _estimate_average(cells: list[_Cell]) -> dict[str, Estimate]:
     """Return unweighted means over scenarios: each scenario is a stratum."""
-    names = [name for name in cells[0].means if not is_reference or name not in ANSWERS or name == "unreadable"]
-    estimates = {
-        name: t_interval(average_means([cell.means[name] for cell in cells]), 0, np.inf if name == "ps" else 100)
-        for name in names
-    }
+    means = {name: average_means([cell.means[name] for cell in cells]) for name in cells[0].means}
     asks = float(np.mean([cell.columns["asks"].mean() for cell in cells]))
-    for name, column in IF_ASKED.items() if asks and not is_reference else ():
-        estimates[name] = t_interval(_ratio_of_averages(cells, column, asks), 0, 100)
-    return estimates
+    for name, column in IF_ASKED.items() if asks else ():
+        parts = [(cell.columns["asks"] * cell.columns[column], cell.columns["asks"], cell.groups) for cell in cells]
+        ratio = float(np.mean([hits.mean() for hits, _, _ in parts])) / asks
+        values = [(100 * ratio_values(hits, asked, ratio, asks), groups) for hits, asked, groups in parts]
+        means[name] = average_means([estimate_mean(part, groups, unit=100) for part, groups in values])
+    return {name: t_interval(mean, 0, np.inf if name == "ps" else 100) for name, mean in means.items()}
 
 
-def _ratio_of_averages(cells: list[_Cell], column: str, asks: float) -> Mean:
-    """Return the average share of episodes that ask and end like this, in percent of the average share that ask."""
-    parts = [(cell.columns["asks"] * cell.columns[column], cell.columns["asks"], cell.groups) for cell in cells]
-    ratio = float(np.mean([hits.mean() for hits, _, _ in parts])) / asks
-    return average_means(
-        [estimate_mean(100 * ratio_values(hits, asked, ratio, asks), groups, unit=100) for hits, asked, groups in parts]
-    )
+def _flatten(estimates: Mapping[str, Estimate], bounds: Intervals, is_reference: bool) -> dict[str, float | None]:
+    """Return each measure with ``_low`` and ``_high``, null without an interval; ``bounds`` replace its own.
 
-
-def _flatten(estimates: Mapping[str, Estimate], bounds: Intervals) -> dict[str, float | None]:
-    """Return each measure with ``_low`` and ``_high``, null without an interval; ``mean_turns`` is ps plus one.
-
-    ``bounds`` replace a measure's own, widened to include its value.
+    Under the reference nothing can be asked, so shares of asking are left out.
     """
     row: dict[str, float | None] = {}
-    for name, (value, low, high) in estimates.items():
-        if name in bounds:
-            low, high = min(value, bounds[name][0]), max(value, bounds[name][1])
-        row |= {
-            name: value,
-            f"{name}_low": None if np.isnan(low) else low,
-            f"{name}_high": None if np.isnan(high) else high,
-        }
-    ps = {f"mean_turns{end}": row[f"ps{end}"] for end in ("", "_low", "_high")}
-    return row | {name: None if turns is None else turns + 1 for name, turns in ps.items()}
+    for name, (value, *ends) in estimates.items():
+        if not is_reference or name not in ASKING:
+            low, high = (min(value, bounds[name][0]), max(value, bounds[name][1])) if name in bounds else ends
+            row |= {
+                name: value,
+                f"{name}_low": None if isnan(low) else low,
+                f"{name}_high": None if isnan(high) else high,
+            }
+    return row
 
 
 def _estimate_frame(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pl.DataFrame:

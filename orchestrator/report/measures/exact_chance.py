@@ -51,7 +51,7 @@ def blind_play(sample: Sample, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPl
 
 @cached_per_run
 def exact_chance(run_data: RunData) -> pl.DataFrame:
-    """Return one row per scenario and condition of multiple choice: scenario, condition, protocol, exact (percent), chance_ps.
+    """Return one row per scenario and condition of multiple choice: scenario, condition, protocol, chance (percent), chance_ps.
 
     Chances are means over the scenario's samples; a scenario whose samples cannot be read has no row.
     """
@@ -69,7 +69,7 @@ def exact_chance(run_data: RunData) -> pl.DataFrame:
             right, suggestions = (sum(column) / len(plays) for column in zip(*plays, strict=True))
             cache[rules] = 100 * right, suggestions
         rows.append((scenario, name, Protocol.MCQA.value, *cache[rules]))
-    schema = {**dict.fromkeys(NAMES, pl.String), "exact": pl.Float64, "chance_ps": pl.Float64}
+    schema = {**dict.fromkeys(NAMES, pl.String), "chance": pl.Float64, "chance_ps": pl.Float64}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -77,20 +77,13 @@ def exact_chance(run_data: RunData) -> pl.DataFrame:
 def lift_over_chance(run_data: RunData) -> pl.DataFrame:
     """Return accuracy above blind choice among the options of the same scenario and condition, one row per planned cell.
 
-    ``chance`` is the exact accuracy of the policy ``uniform`` if the samples are available (``chance_source`` is
-    ``exact``; ``chance_ps`` is its ps), else that of the baseline in the folder (``baseline``), else null. ``lift`` is
-    accuracy minus chance in points, with ``lift_low`` and ``lift_high`` (95%) if chance is exact; ``of_possible`` is
-    100 x lift / (100 - chance).
+    ``chance`` is the exact accuracy of the policy ``uniform``, and ``chance_ps`` its ps, null without the samples. ``lift`` is
+    accuracy minus chance in points, with ``lift_low`` and ``lift_high`` (95%); ``of_possible`` is 100 x lift / (100 - chance).
     """
-    baseline = run_data.rows.filter(pl.col("model").is_in(run_data.models_of_policy("uniform")[:1]))
     limits = estimate(run_data).cells.select("cell", "acc_low", "acc_high")
     rows = run_data.rows.select(*PLANNED_COLUMNS, "acc").join(exact_chance(run_data), on=NAMES, how="left")
-    rows = rows.join(limits, on="cell", how="left").join(baseline.select(*NAMES, baseline="acc"), on=NAMES, how="left")
-    exact, chance = pl.col("exact"), pl.col("chance")
-    is_known = {name: pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in ("exact", "baseline")}
-    source = pl.coalesce(*is_known.values())
-    rows = rows.with_columns(pl.coalesce("exact", "baseline").alias("chance"), source.alias("chance_source"))
-    above = pl.col("acc") - chance
-    ends = {"lift": above, "lift_low": pl.col("acc_low") - exact, "lift_high": pl.col("acc_high") - exact}
-    rows = rows.with_columns(**ends, of_possible=pl.when(chance < 100).then(100 * above / (100 - chance)))
-    return rows.drop("exact", "baseline", "acc_low", "acc_high").sort("cell")
+    chance, lift = pl.col("chance"), pl.col("acc") - pl.col("chance")
+    ends = {f"lift_{end}": pl.col(f"acc_{end}") - chance for end in ("low", "high")}
+    share = pl.when(chance < 100).then(100 * lift / (100 - chance))
+    rows = rows.join(limits, on="cell", how="left").with_columns(lift=lift, **ends, of_possible=share)
+    return rows.drop("acc_low", "acc_high").sort("cell")

@@ -4,7 +4,6 @@ A missing answer does not count as wrong: a sample stays undecided while its mis
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from envs.samples import paper_ids
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.storage import safe_write
 from orchestrator.storage.run_folder import planned_keys
-from sweeps.load import SweepError
 from sweeps.protocol import ZERO_SHOT
 
 PROTOCOL = "mcqa"
@@ -48,32 +46,32 @@ class FirstTurns:
         return {name: sorted(kept_samples.filter(scenario=name)["sample_id"]) for name in scenarios}
 
 
-def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
+def first_turns(run_data: RunData) -> FirstTurns:
     """Return which models were right at the first turn of zero-shot multiple choice.
 
-    By default, counts all models except policies and people, or these if nothing else was played. Raises RunFolderError if
-    the run is over the filtered samples or has no such cells, SweepError for an unknown name.
+    Policies and people count only if nothing else was played. Raises RunFolderError if the run is over the filtered samples or
+    has no such cells.
     """
     if run_data.sweep.selection.filtered:
         raise RunFolderError(
             f"{run_data.folder} has only the samples that the paper's filter keeps, and the filter is computed from all samples: "
             "run the sweep with --set selection.filtered=false into another folder"
         )
-    names = _selected_models(run_data, models)
+    played = {model.name: model for model in run_data.sweep.models}
+    answering = [name for name, model in played.items() if model.backend not in ("builtin", "human")]
+    names = answering or list(played)
     cells = run_data.planned.filter(pl.col("model").is_in(names), condition=ZERO_SHOT, protocol=PROTOCOL)
     if cells.is_empty():
         raise RunFolderError(
             f"{run_data.folder} has no zero-shot multiple choice, from whose first turns the filter is computed"
         )
     answered = run_data.scored.join(cells.select("cell"), on="cell", how="semi")
-    right = (pl.col("correct") & (pl.col("turns") == 1)).alias("right")
-    answers = answered.select("model", *SAMPLE, right)
-    counts = answers.group_by(SAMPLE).agg(
-        pl.col("right").sum().cast(pl.Int64), (~pl.col("right")).sum().cast(pl.Int64).alias("wrong")
-    )
+    answers = answered.select("model", *SAMPLE, (pl.col("correct") & (pl.col("turns") == 1)).alias("right"))
+    right = pl.col("right")
+    counts = answers.group_by(SAMPLE).agg(right.sum().cast(pl.Int64), (~right).sum().cast(pl.Int64).alias("wrong"))
     rows = _planned_samples(run_data, cells).join(counts, on=SAMPLE, how="left")
     rows = rows.with_columns(pl.col("right", "wrong").fill_null(0))
-    rows = rows.with_columns(lacking=pl.col("models") - pl.col("right") - pl.col("wrong")).sort(SAMPLE)
+    rows = rows.with_columns(lacking=pl.col("models") - right - pl.col("wrong")).sort(SAMPLE)
     return FirstTurns(tuple(names), rows, answers)
 
 
@@ -109,15 +107,6 @@ def write_ids(turns: FirstTurns, percent: int, file: Path) -> None:
     """Write the kept ids as JSON, for ``selection.ids_file``. Raises OSError."""
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(numbers)}" for name, numbers in turns.ids(percent).items())
     safe_write.write(file, f"{{\n{lines}\n}}\n".encode())
-
-
-def _selected_models(run_data: RunData, names: Sequence[str]) -> list[str]:
-    played = {model.name: model for model in run_data.sweep.models}
-    for name in names:
-        if name not in played:
-            raise SweepError(f"--models {name}: the run has no model of that name; type one of {', '.join(played)}")
-    answering = [name for name, model in played.items() if model.backend not in ("builtin", "human")]
-    return list(dict.fromkeys(names)) or answering or list(played)
 
 
 def _planned_samples(run_data: RunData, cells: pl.DataFrame) -> pl.DataFrame:

@@ -4,13 +4,13 @@ The gold check's sensitivity and specificity hold for the run only if the judge 
 labels drawn at random from the run need no such assumption (``orchestrator.report.statistics.judge_error``).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 
 from orchestrator.gold.gold_check import GoldScore
 from orchestrator.gold.labels import read_labels
-from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
+from orchestrator.report.measures.clustering import add_clusters, cluster_numbers
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.judge_agreement import disputed_answers
@@ -33,44 +33,32 @@ def corrected_shares(run_data: RunData) -> pl.DataFrame:
     Columns: answers (with a verdict) and labelled; raw, gold and labels: the percentage as the judge counts it, corrected by the
     gold check, and corrected by the labels, each with its 95% interval. Null where there is no gold check, or too few labels.
     """
-    answers = _answers(run_data)
-    gold = GoldScore(run_data.folder, run_data.judge)
+    gold, rows = GoldScore(run_data.folder, run_data.judge), list[tuple[object, ...]]()
     judges = {bit: Confusion(*gold.counts(bit)) for bit in BITS}
-    rows = [
-        (str(model), str(condition), scenario, bit, *_correct(cells, bit, judges[bit]))
-        for (model, condition), group in answers.group_by("model", "condition", maintain_order=True)
-        for scenario, cells in _scenarios(group)
-        for bit in BITS
-    ]
+    for names, group in _judged_answers(run_data).group_by("model", "condition", maintain_order=True):
+        cells = group.partition_by("scenario", maintain_order=True)
+        scenarios = [(cell["scenario"][0], [cell]) for cell in cells] + ([(AVERAGE, cells)] if len(cells) > 1 else [])
+        rows += [
+            (*names, scenario, bit, *_correct(part, bit, judges[bit])) for scenario, part in scenarios for bit in BITS
+        ]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-def judged_answers(run_data: RunData) -> pl.DataFrame:
-    """Return the open-ended answers with a verdict, by ``run_data.strict``, and the clusters of their samples."""
-    cells = run_data.rows.filter(protocol="oeg").select("cell")
-    bits = add_clusters(run_data.verdicts.join(cells, on="cell", how="semi"), run_data)
-    return bits.with_columns(verdict_bit(bit, run_data.strict) for bit in BITS).drop_nulls("aggregate")
-
-
-def _answers(run_data: RunData) -> pl.DataFrame:
-    """Return the judged answers: names, the judge's bits, and those of a label as ``BIT_true``, null without one.
+def _judged_answers(run_data: RunData) -> pl.DataFrame:
+    """Return the open-ended answers with a verdict: names, cluster, the judge's bits, and a label's as ``BIT_true``, or null.
 
     ``disputed`` is true for the answers that were labelled more often because a second judge differs on them.
     """
-    names = ("key", "model", "condition", "scenario", "cluster", *BITS)
+    cells = run_data.rows.filter(protocol="oeg").select("cell")
+    bits = add_clusters(run_data.verdicts.join(cells, on="cell", how="semi"), run_data)
+    bits = bits.with_columns(verdict_bit(bit, run_data.strict) for bit in BITS).drop_nulls("aggregate")
     labels = read_labels(run_data.folder)
-    second_judges = labels.filter(pl.col("drawn") != "")["drawn"].unique().sort().to_list()
-    disputed = disputed_answers(run_data.folder, run_data.judge, second_judges[0]) if second_judges else set[str]()
-    rows = judged_answers(run_data).select(names).with_columns(pl.col("key").is_in(list(disputed)).alias("disputed"))
+    judges = labels.filter(pl.col("drawn") != "")["drawn"].unique().sort().to_list()
+    disputed = disputed_answers(run_data.folder, run_data.judge, judges[0]) if judges else set[str]()
+    rows = bits.select(
+        "key", "model", "condition", "scenario", "cluster", *BITS, disputed=pl.col("key").is_in(list(disputed))
+    )
     return rows.join(labels, on="key", how="left", suffix="_true").sort("key")
-
-
-def _scenarios(group: pl.DataFrame) -> Iterator[tuple[str, Sequence[pl.DataFrame]]]:
-    """Yield each scenario with its answers, then ``avg`` with the answers of every scenario."""
-    cells = group.partition_by("scenario", maintain_order=True)
-    yield from ((str(cell["scenario"][0]), [cell]) for cell in cells)
-    if len(cells) > 1:
-        yield AVERAGE, cells
 
 
 def _correct(cells: Sequence[pl.DataFrame], bit: str, judge: Confusion) -> tuple[object, ...]:
@@ -80,26 +68,19 @@ def _correct(cells: Sequence[pl.DataFrame], bit: str, judge: Confusion) -> tuple
     ]
     mean = average_means(means)
     raw = share_interval(means[0], cells[0].height) if len(cells) == 1 else t_interval(mean, 0, 100)
-    share = min(max(mean.value / 100, 1e-3), 1 - 1e-3)
-    answers = sum(cell.height for cell in cells)
+    share, answers = min(max(mean.value / 100, 1e-3), 1 - 1e-3), sum(cell.height for cell in cells)
     effective = min(1e4 * share * (1 - share) / mean.variance, answers) if mean.variance > 0 else float(answers)
     # disputed answers are strata of their own: they were labelled at a higher rate
     parts = [(part, part.height / cell.height / len(cells)) for cell in cells for part in cell.partition_by("disputed")]
     labels = [_count_labels(part, bit) for part, _ in parts]
     weights = [weight for _, weight in parts] if len(parts) > len(cells) else None
-    corrected = (
-        rogan_gladen(mean.value / 100 * effective, effective, judge),
-        prediction_powered(labels, shares=weights),
-    )
+    corrected = rogan_gladen(mean.value / 100 * effective, effective, judge), prediction_powered(labels, shares=weights)
     figures = [None if estimate is None else 100 * estimate[end] for estimate in corrected for end in range(3)]
     return (answers, sum(part.size for part in labels), *raw, *figures)
 
 
 def _count_labels(cell: pl.DataFrame, bit: str) -> Labels:
-    true, judged = pl.col(f"{bit}_true"), pl.col(bit)
-    hits, misses, alarms, rejections, yes, others = cell.select(
-        (true & judged).sum().alias("hits"), (true & ~judged).sum().alias("misses"),
-        (~true & judged).sum().alias("alarms"), (~true & ~judged).sum().alias("rejections"),
-        judged.filter(true.is_null()).sum().alias("yes"), true.is_null().sum().alias("others"),
-    ).row(0)  # fmt: skip
-    return Labels(Confusion(hits, misses, alarms, rejections), yes, others)
+    true, judged, unlabelled = pl.col(f"{bit}_true"), pl.col(bit), pl.col(f"{bit}_true").is_null()
+    counts = (true & judged, true & ~judged, ~true & judged, ~true & ~judged, judged & unlabelled, unlabelled)
+    *labelled, yes, others = cell.select(count.sum().alias(str(n)) for n, count in enumerate(counts)).row(0)
+    return Labels(Confusion(*labelled), yes, others)

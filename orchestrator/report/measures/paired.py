@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from orchestrator.report.measures.outcomes import cluster_numbers, outcomes
+from orchestrator.report.measures.clustering import cluster_numbers, outcomes
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.statistics.clustered import (
     Mean,

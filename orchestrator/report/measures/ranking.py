@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from orchestrator.report.measures.clustering import outcomes
 from orchestrator.report.measures.missingness import possible_ranks
-from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.measures.paired import PAIR, compare, model_pairs, rank_bounds
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import missing_episodes

@@ -16,7 +16,7 @@ from orchestrator.storage.engine_cache import CACHED, cached_percentages
 def resources(run_data: RunData) -> pl.DataFrame:
     """Return one row per planned cell: played, reused (episodes), prompt_tokens, reply_tokens, ``CACHED``, cost, gpu_hours.
 
-    ``cost`` is in the currency of the prices; ``gpu_hours`` are null if not measured.
+    ``cost`` is in the currency of the prices; ``gpu_hours`` is null if not measured.
     """
     reused_keys = reused.read_reused(run_data.folder).filter(pl.col("judge").is_null()).select("key")
     played, taken = (

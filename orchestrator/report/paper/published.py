@@ -79,15 +79,7 @@ DEMO_CATEGORIES = frozenset((
     "duck", "fish", "flower", "glasses", "guitar", "hammer", "house", "icecream", "key", "ladder", "lamp",
     "mug", "mushroom", "rocket", "sailboat", "scissors", "snail", "star", "teapot", "tree", "umbrella",
 ))  # fmt: skip
-"""What the pictures of `data demo` show, lower case and letters only: its runs are not compared with the paper."""
-CATEGORY_PATTERNS = {
-    "ROD": r"^[^/]*/[^/]*/([^/]+)/",
-    "MVP-N": r"^[^/]*/[^/]*/[^/]*/(.+)_\d+/",
-    "IN-C": r"^[^/]*/[^/]*/[^/]*/([^/]+)/",
-    "QD": r"^[^/]*/([^/]+)/",
-    "CIT": r"^[^/]*/([^/]+)/",
-}
-"""The part of a picture's name that is its category."""
+"""Folders of pictures of `data demo`, lower case and letters only: its runs are not compared with the paper."""
 
 
 @cached_per_run
@@ -143,17 +135,12 @@ def open_ended_subsets(run_data: RunData) -> dict[str, str]:
 
 
 def _is_demo_data(scenario: str, pictures: pl.DataFrame) -> bool:
+    """Return True if the names of all pictures have a folder of the demo benchmark, or COCO's are numbered from 0."""
+    names = pictures["image"]
     if scenario == "COCO":
-        numbers = pictures["image"].str.extract(r"_(\d{12})\.", 1).cast(pl.Int64).drop_nulls()
-        return bool((numbers < FIRST_COCO).any())
-    if scenario not in CATEGORY_PATTERNS or pictures.is_empty():
-        return False
-    names = pictures["image"].str.extract(CATEGORY_PATTERNS[scenario], 1).to_list()
-    return all(name is not None and _normalize(name) in DEMO_CATEGORIES for name in names)
-
-
-def _normalize(name: str) -> str:
-    return re.sub(r"[^a-z]", "", name.lower())
+        return bool((names.str.extract(r"_(\d{12})\.", 1).cast(pl.Int64) < FIRST_COCO).any())
+    folders = [{re.sub(r"[^a-z]", "", part.lower()) for part in name.split("/")[1:-1]} for name in names]
+    return bool(folders) and all(DEMO_CATEGORIES & parts for parts in folders)
 
 
 def _foreign_reason(scenario: str, run_data: RunData, pictures: pl.DataFrame) -> str:

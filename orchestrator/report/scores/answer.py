@@ -22,7 +22,7 @@ ANSWERS = (*FIRST_REPLIES, "unreadable")
 """``unreadable`` is the share of scored episodes that a reply ended which names no option, at any turn."""
 IF_ASKED = {"right_if_asked": "correct", "limit_if_asked": "limit"}
 """Share of the episodes that ask -> the column of its episodes: right in the end, or still asking at the turn limit."""
-NAMES = ("model", "condition", "protocol")
+NAMES, ENDS = ("model", "condition", "protocol"), ("", "_low", "_high")
 FEWEST_PERCENT = 0.5
 """Smallest share that a sentence mentions."""
 
@@ -55,12 +55,9 @@ def answer_columns(reference: Collection[str]) -> list[pl.Expr]:
 def _share(name: str, total: pl.Expr) -> list[pl.Expr]:
     hits = pl.col(f"_{name}")
     share, (low, high) = hits / total, proportion_bounds(hits, total)
-    columns = {
-        name: share,
-        f"{name}_low": pl.min_horizontal(low, share),
-        f"{name}_high": pl.max_horizontal(high, share),
-    }
-    return [pl.when(total > 0).then((100 * part).clip(0, 100)).alias(column) for column, part in columns.items()]
+    ends = share, pl.min_horizontal(low, share), pl.max_horizontal(high, share)
+    shares = ((100 * part).clip(0, 100) for part in ends)
+    return [pl.when(total > 0).then(part).alias(f"{name}{end}") for part, end in zip(shares, ENDS, strict=True)]
 
 
 def average_answers(rows: pl.DataFrame) -> pl.DataFrame:
@@ -84,14 +81,12 @@ def answer_sentences(rows: pl.DataFrame, sweep: Sweep) -> Iterator[str]:
     averages = average_answers(rows.filter(protocol="mcqa")).drop_nulls("asks")
     hints = {condition.name for condition in conditions if condition.hint}
     order = [ZERO_SHOT, *(condition.name for condition in conditions)]
-    for model in dict.fromkeys(averages["model"]):
-        if model in left_out:
-            continue
+    for model in dict.fromkeys(averages.filter(~pl.col("model").is_in(list(left_out)))["model"]):
         shares = {row["condition"]: row for row in averages.filter(model=model).iter_rows(named=True)}
-        first = next((name for name in order if name in shares), None)
-        if first is not None:
-            hint = next((name for name in order if name in shares and name in hints and name != first), None)
-            yield _sentence(model, first, shares[first], shares[hint]["asks"] if hint else None)
+        played = [name for name in dict.fromkeys(order) if name in shares]
+        if played:
+            hint = next((shares[name]["asks"] for name in played[1:] if name in hints), None)
+            yield _sentence(model, played[0], shares[played[0]], hint)
 
 
 def folder_answers(folder: Path) -> list[str]:

@@ -5,9 +5,10 @@ Counts are summed as integers and divided once, so equal episodes give equal byt
 """
 
 import json
-from collections.abc import Container, Sequence
+import tomllib
+from collections.abc import Container, Iterator, Sequence
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -19,7 +20,7 @@ from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
 from orchestrator.report.statistics.proportion import proportion_bounds
 from orchestrator.storage import checksums
 from orchestrator.storage.engine_cache import CACHED, cached_percentages
-from orchestrator.storage.schemas import VERDICTS
+from orchestrator.storage.schemas import EPISODES, VERDICTS, ColumnDoc
 from sweeps.conditions import CONDITIONS
 from sweeps.protocol import ZERO_SHOT
 
@@ -50,12 +51,9 @@ ANSWER_COLUMNS = tuple(f"{name}{end}" for name in (*ANSWERS, *IF_ASKED) for end 
 
 
 def score(
-    episodes: pl.LazyFrame,
-    planned: pl.DataFrame,
-    verdicts: pl.LazyFrame | None = None,
-    strict: bool = False,
+    episodes: pl.LazyFrame, planned: pl.DataFrame, verdicts: pl.LazyFrame | None = None, strict: bool = False,
     reference: Sequence[str] = REFERENCE,
-) -> pl.DataFrame:
+) -> pl.DataFrame:  # fmt: skip
     """Return one row per planned cell, sorted by cell (protocol.md, 'Measures').
 
     Counts of episodes: planned, finished (stored, whatever the ending), unprocessable, refused, failed, errors (their
@@ -64,9 +62,8 @@ def score(
     turns - 1), loops (percent that ended at the turn limit), turns (in all), share_* (percent of turns), prompt_tokens,
     reply_tokens (sums), cost (of all episodes), and ``CACHED``.
 
-    Episodes that a limit cut short (overflow, truncated, thoughts_cut) are scored as wrong; acc_bound and loops_bound are
-    acc and loops if all of them had ended right, or at the turn limit. Without such limits, the model's value would lie
-    in between.
+    Episodes that a limit cut short (``CUT_SHORT``) are scored as wrong; acc_bound and loops_bound are acc and loops
+    if all of them had ended right, or at the turn limit. Without such limits, the model's value would lie in between.
 
     ``ANSWER_COLUMNS`` say whether the model asks; those of asking are null under the ``reference`` conditions.
 
@@ -77,12 +74,8 @@ def score(
     sums = [name for name in counts.columns if name not in ("cell", *CACHED)]
     full = [name for name in planned.columns if name == "full"]
     rows = planned.select(*PLANNED_COLUMNS, *full).join(counts, on="cell", how="left")
-    rows = (
-        rows.with_columns(pl.col(sums).fill_null(0))
-        .with_columns(*_measure_columns(), *answer_columns(reference))
-        .select(*_column_order(), *full, *ANSWER_COLUMNS)
-        .sort("cell")
-    )
+    rows = rows.with_columns(pl.col(sums).fill_null(0)).with_columns(*_measure_columns(), *answer_columns(reference))
+    rows = rows.select(*_column_order(), *full, *ANSWER_COLUMNS).sort("cell")
     if "oeg" not in set(planned["protocol"]):
         return rows
     judged = judge_measures(episodes, pl.LazyFrame(schema=VERDICTS) if verdicts is None else verdicts, strict)
@@ -107,11 +100,8 @@ def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool 
         pl.col("judge").drop_nulls().first(),
         *[pl.col(bit).sum().cast(pl.Int64) for bit in BITS],
     )
-    return (
-        counts.with_columns(column for bit in BITS for column in share_columns(bit, pl.col(bit), pl.col("judged")))
-        .sort("cell")
-        .collect()
-    )
+    shares = (column for bit in BITS for column in share_columns(bit, pl.col(bit), pl.col("judged")))
+    return counts.with_columns(shares).sort("cell").collect()
 
 
 def verdict_bit(bit: str, strict: bool) -> pl.Expr:
@@ -160,6 +150,20 @@ def missing_episodes(columns: Container[str]) -> pl.Expr:
     return missing + (pl.col("answered") - pl.col("judged") - pl.col("unjudged")).fill_null(0)
 
 
+def result_docs() -> Iterator[ColumnDoc]:
+    """Yield the columns of ``results.parquet`` with their meanings."""
+    meanings = tomllib.loads(files(__package__).joinpath("columns.toml").read_text("utf-8"))
+    planned = pl.DataFrame([("oeg",) * 5 + (0,)], schema=PLANNED_COLUMNS, orient="row")
+    rows = score(pl.LazyFrame(schema=EPISODES), planned).with_columns(
+        pl.lit(None, pl.Float64).alias(name) for name in RESOURCE_COLUMNS
+    )
+    ends = {"_low": ", lower end of the interval", "_high": ", upper end of the interval"}
+    for name, kind in move_answers_last(rows).schema.items():
+        end = next((end for end in ends if name.endswith(end)), "")
+        meaning = meanings[name.removesuffix(end)] + ends.get(end, "")
+        yield ColumnDoc(name, str(kind), kind.is_float() or name == "judge", (), meaning)
+
+
 def is_headline(rows: pl.DataFrame) -> bool:
     """Return True if rows of cells are those of ``HEADLINE``: zero-shot multiple choice on all samples that the filter keeps."""
     if set(rows.select("condition", "protocol").iter_rows()) != {(ZERO_SHOT, "mcqa")}:
@@ -171,9 +175,11 @@ def is_headline(rows: pl.DataFrame) -> bool:
 def write_results(folder: Path, rows: pl.DataFrame) -> None:
     """Write ``results.json`` (one cell per line, equal bytes for equal episodes) and ``results.parquet``."""
     comparable = rows.drop([*NOT_COMPARABLE, *RESOURCE_COLUMNS], strict=False).sort("cell")
-    lines = ",\n".join(
-        json.dumps(_round_floats(row), sort_keys=True, ensure_ascii=False) for row in comparable.to_dicts()
-    )
+    rounded = [
+        {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in row.items()}
+        for row in comparable.to_dicts()
+    ]
+    lines = ",\n".join(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rounded)
     checksums.write(folder / "results.json", f"[\n{lines}\n]\n".encode())
     checksums.write_table(folder / "results.parquet", move_answers_last(rows))
 
@@ -186,17 +192,14 @@ def move_answers_last(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _count_columns() -> list[pl.Expr]:
     """Return the integer sums of a cell's episodes."""
-    answered = ~pl.col("ending").is_in(UNSCORED) & pl.col("correct").is_not_null()
+    correct = pl.col("correct")
+    answered = ~pl.col("ending").is_in(UNSCORED) & correct.is_not_null()
     summed = ["turns", *SHARES.values(), "prompt_tokens", "reply_tokens"]
+    endings: dict[str, pl.Expr] = {ending: pl.col("ending") == ending for ending in (*ERRORS, Ending.LIMIT, *CUT_SHORT)}
+    right = {"correct": correct & answered, "correct_first": correct & (pl.col("turns") == 1) & answered}
     return [
         pl.len().cast(pl.Int64).alias("finished"),
-        answered.sum().cast(pl.Int64).alias("scored"),
-        *[
-            (pl.col("ending") == ending).sum().cast(pl.Int64).alias(ending)
-            for ending in (*ERRORS, Ending.LIMIT, *CUT_SHORT)
-        ],
-        pl.col("correct").filter(answered).sum().cast(pl.Int64),
-        (pl.col("correct") & (pl.col("turns") == 1)).filter(answered).sum().cast(pl.Int64).alias("correct_first"),
+        *[kind.sum().cast(pl.Int64).alias(name) for name, kind in {"scored": answered, **endings, **right}.items()],
         *[pl.col(name).filter(answered).cast(pl.Int64).sum() for name in summed],
         pl.col("cost").sum().round(9),
         *cached_percentages(),
@@ -225,7 +228,3 @@ def _column_order() -> list[str]:
 
 def _percentage(count: pl.Expr, total: pl.Expr) -> pl.Expr:
     return pl.when(total > 0).then(100 * count / total)
-
-
-def _round_floats(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in row.items()}

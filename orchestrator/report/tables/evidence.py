@@ -177,7 +177,7 @@ def missing_table(run_data: RunData) -> Table:
     """Return the bounds of accuracy where more than 1% is missing, and accuracy under another reading of unreadable replies."""
     numbers = missing_bounds(run_data)
     is_cell, share = pl.col("scenario") != AVERAGE, pl.col("missing") / pl.col("n")
-    rows = numbers.filter(measure="acc").sort(is_cell, -share, "model", maintain_order=True)
+    rows = numbers.sort(is_cell, -share, "model", maintain_order=True)
     lines = [_bounds_line(row) for row in rows.head(MOST_ROWS).iter_rows(named=True)]
     notes = [f"{pluralize(rows.height - MOST_ROWS, 'more row')} in missing.csv"] if rows.height > MOST_ROWS else []
     heads = (
@@ -228,22 +228,16 @@ def _reading_lines(run_data: RunData) -> Iterator[Line]:
 def cost_table(run_data: RunData) -> Table:
     """Return what each model took, and what it received: tokens, money, GPU time and its certificate."""
     numbers, lines = resources(run_data), list[Line]()
-    hours = pl.col("gpu_hours")
-    measured = pl.when(hours.count() > 0).then(hours.sum()).alias("gpu_hours")
     tokens = (pl.col("prompt_tokens").sum() + pl.col("reply_tokens").sum()).alias("tokens")
-    sums = numbers.group_by("model").agg(pl.col("played", "cost").sum(), tokens, measured)
+    sums = numbers.group_by("model").agg(pl.col("played", "cost", "gpu_hours").sum(), tokens)
     times, inputs = time_by_group(run_data.folder), by_column(certificate_rows(run_data), "model")
     for row in sums.filter(pl.col("tokens") > 0).sort("model").iter_rows(named=True):
         held = [getattr(times[row["model"]], part) for part in HELD] if row["model"] in times else []
         busy = f"{100 * held[HELD.index('playing')] / sum(held):.0f}%" if sum(held) else "-"
-        counts = (
-            number_cell(row["played"], ",d"),
-            number_cell(row["tokens"], ",d"),
-            number_cell(row["cost"] or None, ",.4f"),
-            number_cell(row["gpu_hours"] or None, ",.3f"),
-        )
+        counts = number_cell(row["played"], ",d"), number_cell(row["tokens"], ",d")
+        paid = number_cell(row["cost"] or None, ",.4f"), number_cell(row["gpu_hours"] or None, ",.3f")
         certificate = inputs.get(row["model"], {"certificate": MISSING.text})["certificate"]
-        lines.append(line(row["model"], [*counts, TableCell(busy), TableCell(certificate)]))
+        lines.append(line(row["model"], [*counts, *paid, TableCell(busy), TableCell(certificate)]))
     certified = Column("input", "whether the model's input is certified to equal the package's", number=False)
     heads = (MODEL, *map(Column, COST, COST.values()), certified)
     return Table("cost", "Cost, time and model input", heads, tuple(lines), numbers)

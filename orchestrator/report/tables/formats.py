@@ -109,24 +109,11 @@ def _markdown_cell(cell: TableCell) -> str:
     return _MARKDOWN_STYLES.get(cell.style, "%s") % escape_markdown(cell.text_with_note)
 
 
-def csv_text(frame: pl.DataFrame, digits: int | None = 6) -> str:
-    """Return the frame as CSV with ``digits`` decimals; numbers too small for them are in scientific notation.
+def csv_text(frame: pl.DataFrame, digits: int | None = 9) -> str:
+    """Return the frame as CSV, numbers with ``digits`` significant digits.
 
     A text that begins like a formula gets a leading apostrophe, so that a spreadsheet never evaluates it.
     """
-    texts = pl.col(pl.String)
+    texts, floats = pl.col(pl.String), pl.selectors.float()
     safe = pl.when(texts.str.contains(FORMULA)).then(pl.lit("'") + texts).otherwise(texts).name.keep()
-    return frame.with_columns(safe, *_format_tiny(frame, digits)).write_csv(float_precision=digits)
-
-
-def _format_tiny(frame: pl.DataFrame, digits: int | None) -> list[pl.Series]:
-    """Return as text each column with a nonzero number that ``digits`` decimals would print as 0, written as ``2.1e-09``."""
-    if digits is None:
-        return []
-    least, columns = 0.5 * 10**-digits, list[pl.Series]()
-    for column in frame.select(pl.selectors.float()):
-        tiny = (column.abs() < least) & (column != 0)
-        if tiny.any():
-            numbers = (None if n is None else f"{n:.1e}" if 0 < abs(n) < least else f"{n:.{digits}f}" for n in column)
-            columns.append(pl.Series(column.name, list(numbers)))
-    return columns
+    return frame.with_columns(safe, *([floats.round_sig_figs(digits)] if digits else [])).write_csv()

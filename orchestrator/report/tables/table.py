@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import polars as pl
 
-Style = Literal["", "best", "second", "unfinished", "warn"]
+Style = Literal["", "best", "second", "unfinished"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,12 +101,6 @@ def test_flipped_bit_in_any_file_is_reported_or_pending(tmp_path, demo_data):
     assert counts["told"] >= 28 and counts["pending"] >= 14, counts
 
 
-@pytest.mark.long
-def test_two_thousand_flipped_bits_in_all_files(tmp_path, demo_data):
-    counts = count_flips(tmp_path, demo_data, 2_000, seed=1, again=40)
-    assert counts["told"] >= 1_160 and counts["pending"] >= 600, counts
-
-
 def test_edited_file_is_reported_and_rewritten_by_next_run(tmp_path, demo_data):
     folder, wanted = complete_run(tmp_path / "run", demo_data)
     plan = folder / "plan.json"

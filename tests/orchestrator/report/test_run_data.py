@@ -1,6 +1,5 @@
 """RunData holds what belongs to the plan; earlier configurations, other data and damaged files are reported."""
 
-import dataclasses
 import shutil
 
 import polars as pl
@@ -8,10 +7,7 @@ import pytest
 
 from envs.errors import RunFolderError
 from envs.samples import lines_file
-from orchestrator.report.html import write_page
-from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.all_tables import write_tables
 from orchestrator.storage.run_folder import KEYS
 from tests.benchmark import copy_benchmark
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -21,13 +17,6 @@ def test_complete_run_equals_its_results_file(run, run_data):
     assert run_data.rows.equals(pl.read_parquet(run / "results.parquet"))
     assert run_data.notes == ()
     assert sum(map(len, run_data.samples.values())) == 70
-
-
-def test_the_data_folder_changes_no_measure(run, run_data, tmp_path):
-    without = read_run(run, data=tmp_path / "gone")
-
-    assert without.rows.equals(run_data.rows)
-    assert without.last_turns.equals(run_data.last_turns)
 
 
 def test_episodes_of_an_earlier_configuration_are_left_out(demo_data, tmp_path):
@@ -78,23 +67,3 @@ def test_damaged_folder_is_refused_in_one_line(run, tmp_path, name, content, mes
     with pytest.raises(RunFolderError, match=message) as raised:
         read_run(folder)
     assert "\n" not in str(raised.value)
-
-
-def test_run_without_episodes_has_no_figures(demo_data, tmp_path):
-    empty = read_run(play_sweep(tmp_path / "run", sweep(demo_data, ["uniform"], ["hint"]), only=0))
-
-    assert (empty.episodes.height, empty.last_turns.height) == (0, 0)
-    assert empty.rows["acc"].null_count() == 7
-
-
-def test_run_data_computes_each_table_once(run, monkeypatch):
-    run_data = read_run(run)
-    comparison = comparisons(run_data)
-    monkeypatch.setattr("orchestrator.report.read_run.episodes", None)  # reading the episodes again would call it
-
-    write_tables(run_data)
-    write_page(run_data)
-    assert comparisons(run_data) is comparison
-    assert comparisons(dataclasses.replace(run_data, cluster="object")) is not comparison, (
-        "another run data, other tables"
-    )

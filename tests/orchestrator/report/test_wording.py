@@ -21,14 +21,3 @@ def test_share_is_0_or_100_only_if_exact(part, total):
     text = format_share(min(part, total), total)
 
     assert (text == "0.0%") == (part == 0) and (text == "100%") == (part >= total)
-
-
-@pytest.mark.parametrize(
-    ("part", "whole", "text"),
-    [
-        (0, 0, "0%"), (0, 9, "0.0%"), (1, 2_000, "<0.1%"), (1, 1_001, "<0.1%"), (1, 1_000, "0.1%"), (1, 200, "0.5%"),
-        (1, 3, "33.3%"), (9_999, 10_000, "99.9%"), (7, 7, "100%"),
-    ],
-)  # fmt: skip
-def test_a_share_has_one_decimal(part, whole, text):
-    assert format_share(part, whole) == text

@@ -29,7 +29,13 @@ def test_types_nulls_and_values_are_those_of_the_rows():
 
 def test_ls_columns_prints_every_table_as_json():
     printed = json.loads(CliRunner().invoke(app, ["ls", "columns", "--json"]).stdout)
-    assert list(dict.fromkeys(row["table"] for row in printed)) == ["episodes", "turns", "options", "verdicts"]
+    assert list(dict.fromkeys(row["table"] for row in printed)) == [
+        "episodes",
+        "turns",
+        "options",
+        "verdicts",
+        "results",
+    ]
     assert [row for row in printed if row["table"] == "turns"][7] == {
         "table": "turns",
         "column": "action",

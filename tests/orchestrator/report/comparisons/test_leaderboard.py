@@ -8,7 +8,6 @@ import shutil
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
-import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
@@ -67,16 +66,6 @@ def test_several_runs_rank_as_one(folders):
     )
     assert ranked["average"].to_list() == pytest.approx(ranked["acc"].to_list())
     assert ranked["rank"].to_list() == [1, 2, 3] and alone.rows["condition"][0] == "zero-shot"
-
-
-def test_baselines_are_unranked_and_listed_once(folders):
-    leaderboard = build_leaderboard(read_runs([folders / "one", folders / "two"]))
-    kinds = {name: (entrant.kind, entrant.run) for name, entrant in leaderboard.entrants.items()}
-    assert kinds["oracle"] == kinds["guess"] == ("baseline", "one") and kinds["llava-ov-7b"] == ("model", "two")
-    assert leaderboard.rows.filter(pl.col("name").is_in(["oracle", "guess"]))["rank"].null_count() == 4
-    for _, rows in leaderboard.rows.group_by("condition"):
-        assert rows["name"][-2:].to_list() == ["oracle", "guess"], "rows without a rank come last, the best first"
-        assert rows["rank"].to_list() == [1, 2, 3, None, None]
 
 
 def test_name_in_two_runs_is_distinguished_and_differences_noted(folders, demo_data, tmp_path):
@@ -150,24 +139,6 @@ def test_the_page_links_to_reports_and_names_are_text(folders, demo_data, tmp_pa
     away = [link for link in parser.links if not link.startswith("#")]
     assert len(away) == 2 * 4, "four rows of the run that has a page, two conditions"
     assert all((target.parent / unquote(link.partition("#")[0])).is_file() for link in away)
-
-
-def test_leaderboard_command(folders, tmp_path):
-    into = tmp_path / "board.html"
-    done = CliRunner().invoke(
-        app, ["report", "--leaderboard", str(folders / "one"), str(folders / "two"), "--output", str(into)]
-    )
-    assert done.exit_code == 0 and f"open {into} in a browser" in done.output and into.is_file()
-
-    board = json.loads(CliRunner().invoke(app, ["report", "--leaderboard", str(folders / "whole"), "--json"]).output)
-    assert board["rows"][0]["rank"] == 1 and {row["kind"] for row in board["rows"]} == {"model", "baseline"}
-    assert len(board["cells"]) == 5 * 2 * 7
-    wrong = CliRunner().invoke(app, ["report", "--leaderboard", str(tmp_path / "none")])
-    assert wrong.exit_code == 2 and "holds no run" in wrong.output
-    nowhere = CliRunner().invoke(
-        app, ["report", "--leaderboard", str(folders / "one"), "--output", str(tmp_path / "a/b/c.html")]
-    )
-    assert nowhere.exit_code == 2 and "Traceback" not in nowhere.output
 
 
 def run_command(*arguments, code=0):

@@ -29,10 +29,6 @@ def test_marks_stand_out_in_the_dark(color):
     assert contrast(dark_color(color), GROUND) >= 3
 
 
-def test_yellow_is_far_from_inverted():
-    assert contrast(dark_color(ACTIONS["share_abstention"][1]), GROUND) > 7
-
-
 def test_every_color_is_a_variable_with_two_values():
     with plots.house_style():
         figure = plots.new_figure(2)

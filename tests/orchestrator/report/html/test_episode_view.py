@@ -1,12 +1,11 @@
 """One episode of the browser: every field that the page reads, the reasons for what is missing, and the bound on bytes."""
 
 import dataclasses
-import json
 
 import pytest
 
 from orchestrator.report.html import episode_view
-from orchestrator.report.html.episode_view import FIRST, LAST, EpisodeViews, replay_episode
+from orchestrator.report.html.episode_view import EpisodeViews, replay_episode
 from orchestrator.report.html.thumbnails import Thumbnails
 from tests.orchestrator.blocks import episode, turn
 
@@ -20,8 +19,7 @@ def row_of(**fields):
 
 def view_of(run_data, row, turns=(), verdicts=()):
     views = EpisodeViews(run_data, Thumbnails(None, 0))
-    assert views.add(row, turns, verdicts)
-    return views.views[0], list(views.texts)
+    return views.view(row, turns, verdicts), list(views.texts)
 
 
 @pytest.fixture
@@ -47,25 +45,6 @@ def test_a_view_holds_the_episode_and_its_turns(without_samples):
         "turns": [first, second],
     }  # fmt: skip
     assert texts == ["QD/0.jpg^224", "A cat", "Hm.", ""]
-
-
-@pytest.mark.parametrize(("count", "hidden"), [(FIRST + LAST, 0), (FIRST + LAST + 1, 1)])
-def test_the_middle_of_a_long_episode_is_left_out(without_samples, count, hidden):
-    view, _ = view_of(without_samples, row_of(), [turn(KEY, number) for number in range(count)])
-
-    numbers = [shown["turn"] for shown in view["turns"]]
-    assert numbers == [*range(16), *range(16 + hidden, count)] and len(numbers) == 20
-
-
-def test_verdicts_keep_the_columns_that_are_shown():
-    verdict = {
-        "judge": "j", "category": True, "suggestion": None, "aggregate": False, "reason": None, "attempts": 2,
-        "text": "t" * 2_001, "key": KEY, "sample_id": 1,
-    }  # fmt: skip
-
-    assert episode_view._verdict(verdict) == {
-        "judge": ["j", 0], "category": True, "aggregate": False, "attempts": 2, "text": ["t" * 2_000, 2_001],
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -96,16 +75,3 @@ def test_open_questions_follow_the_stored_frames(run_data):
     assert (questions[0].answer, questions[0].asks, questions[0].said) == (-1, (), (-1, -1))
     assert list(replay_episode(run_data, {**row, "protocol": "oeg"}, turns[:1] * 2)[0]) == [0]
     assert replay_episode(run_data, row, [turns[1]])[0] == {}
-
-
-def test_a_page_is_full_once_its_bytes_are_spent(without_samples):
-    views = EpisodeViews(without_samples, Thumbnails(None, 0))
-    turns = [turn(KEY, 0, "B")]
-    assert views.add(row_of(), turns) and views.add(row_of(), turns)
-
-    first, second = (len(json.dumps(view)) for view in views.views)
-    texts = sum(len(json.dumps(text)) for text in views.texts)
-    assert views.bytes == first + second + texts, "shared texts count once"
-    exact = EpisodeViews(without_samples, Thumbnails(None, 0), most_bytes=first + texts)
-    assert exact.add(row_of(), turns) and not exact.add(row_of(), turns)
-    assert EpisodeViews(without_samples, Thumbnails(None, 0), first + texts + 1).most_bytes > exact.bytes

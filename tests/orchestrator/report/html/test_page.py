@@ -115,16 +115,6 @@ def test_page_opens_with_the_answer_and_what_to_know_before_reading_on(run_data,
     assert html.index('class="answer"') < html.index('class="problems"') < html.index('id="table-answer"')
 
 
-def test_four_tables_are_open_and_their_titles_and_columns_say_something(run_data, html):
-    tables = build_page(run_data).tables
-    assert [table.name for table in tables if table.is_open] == ["answer", "main", "paired"], "one model has no rank"
-    for table in tables:
-        assert len(table.title.split()) <= 10, table.title
-        for column in range(1, len(table.columns)):
-            assert any(row[column].text not in ("", "-") for row in table.rows), (table.name, column)
-    assert html.count('<details class="more">') == sum(not table.is_open for table in tables)
-
-
 def test_run_without_episodes_has_a_page(demo_data, tmp_path):
     empty = play_sweep(
         tmp_path / "empty",

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from scipy.stats import t as student
 
-from orchestrator.report.measures.clustering import clustering, describe_clusters
+from orchestrator.report.measures.clustering import clustering
 from orchestrator.report.run_data import AUTOMATIC
 from orchestrator.report.statistics.proportion import Z
 from tests.orchestrator.blocks import episode
@@ -37,25 +37,6 @@ def test_the_correlation_of_four_objects_by_hand(objects):
     assert by_object[:5] == ("QD", "object", 12, 4, 3) and by_object[-1] is True
     assert by_object[5:8] == pytest.approx((correlation, effect, wider))
     assert by_picture == ("QD", "picture", 12, 12, 1, None, None, None, False)
-
-
-def test_the_sentence_says_which_clusters_count_and_why(objects):
-    independent = "95%, over samples taken as drawn independently"
-    counted = (
-        "95%, over clusters: 4 in QD (samples of one scenario with the same right answer; icc 0.36, design effect 1.7)"
-    )
-    alone = dataclasses.replace(objects, samples={})
-    alike = dataclasses.replace(objects, episodes=objects.episodes.with_columns(correct=True))
-    others = dataclasses.replace(objects, samples={**objects.samples, "ROD": {}})
-
-    assert describe_clusters(objects) == counted
-    assert describe_clusters(others) == f"{counted}, other scenarios over independent samples"
-    assert describe_clusters(dataclasses.replace(objects, cluster="")) == independent
-    assert describe_clusters(alone) == f"{independent} (without the data folder, clusters are not known)"
-    assert describe_clusters(alike) == f"{independent} (no clusters widen an interval)"
-    assert describe_clusters(dataclasses.replace(alike, cluster="object")) == (
-        "95%, over clusters: 4 in QD (samples of one scenario with the same right answer)"
-    )
 
 
 def test_answers_that_differ_within_objects_alone_widen_nothing(objects):

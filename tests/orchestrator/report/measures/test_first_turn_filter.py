@@ -10,13 +10,12 @@ from typer.testing import CliRunner
 
 from actors.engine.backend import Backend, Reply, Request, Unprocessable
 from envs import SCENARIOS
-from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.measures import first_turn_filter as first
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.run_folder import stored_sweep
-from sweeps.load import SweepError, load
+from sweeps.load import load
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 MODELS = 22
@@ -90,30 +89,6 @@ def test_recomputed_set_is_planted_set(planted_run, known_by, percent):
     assert total["first_turn"] == pytest.approx(6 / 7 * qd["first_turn"]), "mean over scenarios, ROD's is 0"
 
 
-def test_missing_and_failed_episodes_decide_nothing(demo_data, known_by, tmp_path):
-    """The second of three models refuses two samples; at 30% one right model decides, so a sample nobody knew stays open."""
-    ids = [i for scenario, i in known_by if scenario == "QD"]
-    table = {("QD", i): (0, 3)[index % 2] for index, i in enumerate(ids)}
-    wanted = sweep(demo_data, names(3), ["zero-shot"], scenarios=["QD"], selection={"filtered": False})
-    backends = {
-        f"planted-{n:02d}": PlantedModel(n, table, frozenset(ids[:2]) if n == 1 else frozenset()) for n in range(3)
-    }
-    first_turns = first.first_turns(read_run(play_sweep(tmp_path / "run", wanted, backends=backends)))
-
-    decided = {row["sample_id"]: row for row in first_turns.decide(30).iter_rows(named=True)}
-    assert (decided[ids[0]]["kept"], decided[ids[0]]["lacking"]) == (None, 1), "nobody knew it, and one did not answer"
-    assert decided[ids[1]]["kept"] is False, "two others knew it"
-    assert all(decided[i]["kept"] is (index % 2 == 0) for index, i in enumerate(ids) if index > 1)
-    assert ids[0] not in first_turns.ids(30)["QD"]
-
-    half = play_sweep(tmp_path / "half", wanted, only=15, backends=backends)
-    some = first.first_turns(read_run(half)).decide(30)
-    assert some.height == 10, "a sample that nobody has played yet is named too"
-    assert some["lacking"].sum() == 30 - read_run(half).scored.height
-    rows = some.iter_rows(named=True)
-    assert all(row["kept"] is not True for row in rows if row["lacking"])
-
-
 def test_ids_file_plays_kept_samples_only(planted_run, known_by, demo_data, tmp_path):
     file = tmp_path / "kept.json"
     done = CliRunner().invoke(app, ["report", str(planted_run), "--filter", "25", "--output", str(file)])
@@ -146,13 +121,3 @@ def test_undecided_samples_are_named_and_the_exit_code_is_1(demo_data, known_by,
     assert "stay undecided" in done.output and "stay undecided until" in done.output
     undecided = {row["sample_id"] for row in as_json["undecided"]}
     assert len(undecided) == 5 and not undecided & set(json.loads((tmp_path / "ids.json").read_text())["CIT"])
-
-
-def test_unsuitable_run_is_refused_with_reason(run, planted_run, demo_data, tmp_path):
-    with pytest.raises(RunFolderError, match=r"--set selection.filtered=false"):
-        first.first_turns(read_run(run))
-    with pytest.raises(SweepError, match="no model of that name; type one of planted-00"):
-        first.first_turns(read_run(planted_run), ["nobody"])
-    hinted = sweep(demo_data, ["guess"], ["hint"], selection={"filtered": False})
-    with pytest.raises(RunFolderError, match="no zero-shot multiple choice"):
-        first.first_turns(read_run(play_sweep(tmp_path / "run", hinted)))

@@ -7,9 +7,7 @@ from envs import SCENARIOS
 from orchestrator.report.paper.published import (
     DEMO_CATEGORIES,
     foreign_scenarios,
-    open_ended_subsets,
     subset_scenarios,
-    unfiltered_mismatches,
 )
 from orchestrator.report.read_run import read_run
 from tests.orchestrator.report.runs import replace_part, write_published_run
@@ -61,13 +59,6 @@ def test_the_demo_benchmark_is_known_by_the_categories_of_its_pictures(tmp_path,
     assert foreign_scenarios(read_run(folder)).keys() <= {"ROD"}
 
 
-@pytest.mark.parametrize(("number", "is_demo"), [(41, True), (42, False), (581_929, False)])
-def test_coco_pictures_below_the_smallest_published_number_are_the_demo_benchmarks(tmp_path, number, is_demo):
-    folder = with_pictures(run(tmp_path / "run"), "COCO", f"COCO/COCO_val2014_{number:012d}.jpg")
-
-    assert bool(foreign_scenarios(read_run(folder))) == is_demo
-
-
 def test_ids_that_the_filter_drops_and_a_picture_of_another_name_are_foreign(tmp_path):
     folder = with_samples(run(tmp_path / "run"), "QD", 1_000_000)
     folder = with_pictures(folder, "ROD", "Realistic-Occlusion-Dataset/" + "x" * 80)
@@ -91,35 +82,3 @@ def test_a_scenario_of_a_package_is_not_the_papers(tmp_path):
         "OWN": "not a scenario of the paper: an installed package provides it"
     }
     assert "OWN" not in subset_scenarios(read_run(folder))
-
-
-def test_sizes_without_the_filter_are_those_of_the_published_table():
-    sizes = {**dict.fromkeys(SCENARIOS, 0), "VSOD": 63, "QD": 17_846}
-    assert unfiltered_mismatches(sizes) == {}
-    assert unfiltered_mismatches({"QD": 1}) == {}, "no size of QD alone is published"
-    other = "other data: 17,908 samples without the filter, and the published table is of 17,909"
-    alone = "other data: 62 samples without the filter, and the published table is of 63"
-    assert unfiltered_mismatches({**sizes, "VSOD": 62}) == dict.fromkeys(SCENARIOS, other) | {"VSOD": alone}
-    assert unfiltered_mismatches({"VSOD": 62}) == {"VSOD": alone}
-
-
-@pytest.mark.parametrize(
-    ("selection", "most", "scenarios"),
-    [
-        ({}, 100, set()),
-        ({}, 99, SCENARIOS.keys() - {"ROD", "VSOD"}),
-        ({"limit": 100}, 100, SCENARIOS.keys()),
-        ({"subset": "all"}, 100, SCENARIOS.keys()),
-        ({"filtered": False}, 100, SCENARIOS.keys()),
-        ({"ids": {"QD": [1]}}, 100, {"QD"}),
-    ],
-)
-def test_open_ended_samples_are_the_papers_or_named(tmp_path, selection, most, scenarios):
-    own = {"selection": {"subset": "open-ended", **selection}}
-    found = open_ended_subsets(read_run(run(tmp_path / "run", most=most, protocol="oeg", open_ended=own)))
-
-    assert found.keys() == scenarios
-    if scenarios:
-        assert found["QD"] == (
-            f"another subset: {most} samples by the sweep's selection, and the published table is of the paper's own 100"
-        )

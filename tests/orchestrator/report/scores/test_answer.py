@@ -5,22 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.engine.baselines import Baseline
 from envs.types import ERRORS, Ending
 from orchestrator.report.scores.answer import (
     FIRST_REPLIES,
     IF_ASKED,
     answer_sentences,
-    average_answers,
-    folder_answers,
 )
-from orchestrator.report.scores.metrics import ANSWER_COLUMNS, PLANNED_COLUMNS, score, write_results
+from orchestrator.report.scores.metrics import ANSWER_COLUMNS, PLANNED_COLUMNS, score
 from orchestrator.report.scores.unreadable import unreadable_lines
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.schemas import EPISODES
-from orchestrator.view.assets import BUNDLED_SCRIPT, render_page
 from tests.orchestrator.blocks import episode, turn
-from tests.orchestrator.report.runs import EpisodeBatch, play_sweep, sweep
+from tests.orchestrator.report.runs import EpisodeBatch, sweep
 
 CELL = "llava-ov-7b/QD/zero-shot"
 KINDS = {
@@ -69,21 +65,6 @@ def test_nothing_can_be_asked_under_the_reference_and_nobody_asks_without_episod
     assert all(failed[name] is None for name in ANSWER_COLUMNS)
 
 
-def test_answers_are_the_last_columns_of_results(tmp_path):
-    rows = score_kinds(KINDS).with_columns(gpu_hours=pl.lit(1.0))
-    write_results(tmp_path, rows)
-    assert pl.read_parquet(tmp_path / "results.parquet").columns[-len(ANSWER_COLUMNS) :] == list(ANSWER_COLUMNS)
-
-
-def test_averages_are_unweighted_and_shares_of_those_that_ask_are_ratios():
-    rows = pl.concat([
-        score_kinds(["asks, right", *["gives up"] * 3], "m/ROD/hint"),
-        score_kinds(["asks, wrong"] * 40, "m/QD/hint"),
-    ])  # fmt: skip
-    row = average_answers(rows).row(0, named=True)
-    assert row["asks"] == (25 + 100) / 2 and row["right_if_asked"] == pytest.approx(20)
-
-
 def test_one_sentence_per_model_and_none_of_baselines(tmp_path):
     wanted = sweep(tmp_path, ["llava-ov-7b", "uniform"], ["zero-shot", "hint"])
     rows = pl.concat([
@@ -122,11 +103,3 @@ def test_cells_with_many_unreadable_replies_are_named_with_one_reply(tmp_path):
     assert "3 of 10" in line and '"I cannot say."' in line and line.endswith(f"view '{tmp_path}/my run'")
     assert not list(unreadable_lines(score_rows(rows[2:]), tmp_path / "my run")), "one of eight is few"
     assert not list(unreadable_lines(score_rows(rows), tmp_path / "my run", {"llava-ov-7b"}))
-
-
-def test_a_run_folder_has_the_sentences_of_its_results_for_the_pages_of_others(demo_data, tmp_path):
-    wanted = sweep(demo_data, ["guess", "llava-ov-7b"], ["zero-shot"], scenarios=["QD"])
-    folder = play_sweep(tmp_path / "run", wanted, backends={"llava-ov-7b": Baseline("first-option")})
-    (sentence,) = folder_answers(folder)
-    assert sentence.startswith("llava-ov-7b asks in ")
-    assert sentence in render_page("run", BUNDLED_SCRIPT, [sentence]) and folder_answers(tmp_path) == []

@@ -94,16 +94,3 @@ def test_a_failing_measure_is_one_sentence_and_the_others_stand(name, why):
 
     assert failed == [why] and measure_names(rows.columns) == ["first"]
     assert rows["cell"].to_list() == ["c", "d", "a"] and rows["first_n"].to_list() == [0, 0, 3]
-
-
-def test_what_is_no_function_is_refused():
-    _, (why,) = package_measures(["NUMBER"], EPISODES, TURNS)
-
-    assert "is of the type int; a measure is a function of (episodes, turns)" in why
-
-
-def test_rows_without_measures_stay_as_they_are():
-    rows = pl.DataFrame({"cell": ["a"]})
-
-    assert package_measures([], EPISODES, TURNS) == (None, [])
-    assert join_package_measures(rows, None) is rows

@@ -81,15 +81,3 @@ def test_stopped_average_has_precision_of_rule(data_folder, tmp_path):
             stopped_averages += 1
             assert 0 < row["acc_high"] - row["acc_low"] <= 20.0001
     assert stopped_averages
-
-
-def test_removing_rule_restores_full_set(data_folder, tmp_path):
-    play_stopped(data_folder, tmp_path / "a", {"half_width": 10})
-    full_sweep = runs.sweep(data_folder, MODELS, ["zero-shot", "hint"])
-    with run_folder.claim(tmp_path / "a", full_sweep):
-        pass
-    runs.play_sweep(tmp_path / "a", full_sweep)
-    runs.play_sweep(tmp_path / "b", full_sweep)
-
-    assert (tmp_path / "a/results.json").read_bytes() == (tmp_path / "b/results.json").read_bytes()
-    assert "full" not in read_run(tmp_path / "a").rows.columns

@@ -78,15 +78,6 @@ def test_shares_have_the_score_interval(n, data):
         )
 
 
-def test_clusters_that_are_alike_widen_a_share_and_others_do_not_narrow_it():
-    groups = np.repeat(np.arange(10), 20)
-    alike, mixed = 100 * (groups % 2), 100 * (np.arange(200) % 2)
-    plain = share_interval(estimate_mean(mixed, unit=100), 200)
-
-    assert share_interval(estimate_mean(alike, groups, unit=100), 200)[1] < plain[1] - 20
-    assert share_interval(estimate_mean(mixed, groups, unit=100), 200)[1] <= plain[1]
-
-
 @pytest.mark.parametrize("groups", [None, np.array([0, 0, 1, 1]), np.array([7, 7, 7, 7])])
 def test_equal_values_leave_an_interval(groups):
     mean = estimate_mean(np.array([100, 100, 100, 100]), groups, unit=100)

@@ -14,7 +14,6 @@ from orchestrator.inspection.certificate import add_certificate
 from orchestrator.report.html import build_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import write_tables
-from orchestrator.report.tables.model_input import certificate_rows
 from orchestrator.storage.run_folder import stored_sweep
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -69,17 +68,3 @@ def test_every_table_of_a_report(runs: dict[str, Path], name: str, note: str) ->
     for path, text in files.items():
         words = note if path.suffix == ".md" else note[:20]  # LaTeX escapes the marks after it
         assert words in text if note else "Model input" not in text, path.name
-
-
-def test_the_csv_of_certificates(runs: dict[str, Path]) -> None:
-    columns = ("model", "certificate", "weights")
-    states = {name: certificate_rows(read_run(folder)).select(columns).rows() for name, folder in runs.items()}
-
-    assert states == {
-        "missing": [(NAME, "missing", "")],
-        "unequal": [(NAME, "unequal", "sha256:1")],
-        "equal": [(NAME, "equal", "sha256:1")],
-    }
-    write_tables(read_run(runs["unequal"]))
-    text = (runs["unequal"] / "tables/model-input.csv").read_text()
-    assert "1 of 1 request differ from the package's call, first pixel_values of ROD/hint" in text
