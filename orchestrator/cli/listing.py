@@ -151,8 +151,8 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
         print_json(rows)
     elif kind == columns.__name__:
         for table, group in groupby(rows, key=itemgetter("table")):
-            heads, part = ("column", "type", "meaning"), "" if table == RESULTS else "/part-*"
-            show(text_table(heads, map(_explain, group), title=f"{table}{part}.parquet"))
+            part = "" if table == RESULTS else "/part-*"
+            show(text_table(("column", "type", "meaning"), map(_explain, group), f"{table}{part}.parquet"))
     elif kind == differences.__name__:
         show(text_table(("difference", "", ""), _stack(rows)))
     else:
