@@ -1,6 +1,6 @@
 """Reads a run folder into ``RunData``, without a model, a cluster or the data folder."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +12,7 @@ from envs.samples import BadData
 from envs.types import UNSCORED
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
-from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples
+from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples, missing_rules
 from orchestrator.report.scores.judge_agreement import choose_judge
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.report.scores.package_measures import package_measures
@@ -23,7 +23,6 @@ from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.planned_episodes import filter_planned
 from orchestrator.storage.reused import sentences
 from orchestrator.storage.run_folder import check_distinct, planned_cells, planned_keys, read_bad_lines, stored_sweep
-from sweeps.conditions import find_rules
 from sweeps.load import SweepError, limited_products
 from sweeps.spec import Sweep
 
@@ -59,7 +58,7 @@ def read_run(
         *(f"left out: {reason}" for reason in (*limited_products(sweep), *left_out)),
         *sentences(folder),
         *_control_notes(folder, planned, belonging),
-        *_missing_rules(sweep),
+        *missing_rules(sweep),
     ]
     judge = choose_judge(folder, sweep, judge)
     rules = [condition for condition in sweep.conditions if condition.rules]
@@ -89,16 +88,6 @@ def _check_cluster(cluster: str, episodes: pl.DataFrame, samples: Samples) -> No
         raise RunFolderError(
             f"--cluster {cluster} needs the samples of {missing[0]}, which were not found; type --data DIR with their folder"
         )
-
-
-def _missing_rules(sweep: Sweep) -> Iterator[str]:
-    """Yield sentences on conditions that only an extra plays and reports, if it is not installed."""
-    for condition in sweep.conditions:
-        if condition.rules:
-            try:
-                find_rules(condition)
-            except PackageError as problem:
-                yield str(problem)
 
 
 def _replicate_rows(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """``RunData``: the planned episodes of one run folder, with the samples if the data folder is available."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
@@ -10,6 +10,7 @@ import polars as pl
 
 from envs.answers import as_text
 from envs.bad_lines import SkippedLines
+from envs.installed import PackageError
 from envs.types import UNSCORED, Ending, Mode, Sample
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import move_answers_last, score, verdict_bit
@@ -17,7 +18,7 @@ from orchestrator.report.scores.package_measures import join_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.verdict_store import verdicts
-from sweeps.conditions import CONDITIONS, Condition
+from sweeps.conditions import CONDITIONS, Condition, find_rules
 from sweeps.load import limited_products
 from sweeps.spec import Sweep
 
@@ -189,6 +190,16 @@ def cached_per_run(
         return run_data.cache[key]  # type: ignore[no-any-return]
 
     return cached_function
+
+
+def missing_rules(sweep: Sweep) -> Iterator[str]:
+    """Yield sentences on conditions that only an extra plays and reports, if it is not installed."""
+    for condition in sweep.conditions:
+        if condition.rules:
+            try:
+                find_rules(condition)
+            except PackageError as problem:
+                yield str(problem)
 
 
 def rank_of(column: str, order: Iterable[str]) -> pl.Expr:
