@@ -22,8 +22,8 @@ function picker(own) {
 }
 
 function tools() {
-  const step = (name, id, act) => { const button = make("button", { type: "button", id }, name); button.addEventListener("click", act); return button; };
-  return make("div", { class: "ep-tools" }, picker(open), step("Previous", "previous", () => move(-1)), step("Next", "next", () => move(1)), step("Next failure", "next-failure", () => openFailure(1)));
+  const step = (name, id, title, act) => { const button = make("button", { type: "button", id, title }, name); button.addEventListener("click", act); return button; };
+  return make("div", { class: "ep-tools" }, picker(open), step("Previous", "previous", "←", () => move(-1)), step("Next", "next", "→", () => move(1)), step("Next failure", "next-failure", "Shift + →", () => openFailure(1)));
 }
 
 function facts(episode) {
@@ -122,16 +122,12 @@ function clear() {
   narrow();
 }
 
-const KEYS = {
-  j: () => move(1), k: () => move(-1), f: () => openFailure(1), d: () => openFailure(-1), "[": () => turnPage(-1), "]": () => turnPage(1),
-  "/": () => filters.elements.text.focus(), b: () => byId("beside")?.focus(), c: clear, "?": () => byId("help").showModal(),
-};
+// Arrows move through the list, with Shift to failures, unless what has the focus needs them.
 addEventListener("keydown", (event) => {
-  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
-  if (event.key === "Escape" && typing) return event.target.blur();
-  if (typing || event.ctrlKey || event.altKey || event.metaKey || byId("help").open || !byId("keys-on").checked || !KEYS[event.key]) return;
+  const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!by || event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, .lanes")) return;
   event.preventDefault();
-  KEYS[event.key]();
+  if (event.shiftKey) openFailure(by); else move(by);
 });
 let typed = 0;
 filters.addEventListener("input", (event) => {
@@ -145,6 +141,5 @@ filters.addEventListener("reset", (event) => { event.preventDefault(); clear(); 
 byId("sort").addEventListener("change", narrow);
 byId("page-back").addEventListener("click", () => turnPage(-1));
 byId("page-next").addEventListener("click", () => turnPage(1));
-byId("help-open").addEventListener("click", () => byId("help").showModal());
 addEventListener("popstate", follow);
 loadColumns().then(follow).then(() => { if (!content.bundle) setTimeout(poll, POLL_MS); }).catch((problem) => console.error(problem));

@@ -115,28 +115,6 @@ def test_killed_process_is_reported_and_the_next_attempt_doubles_nothing(played,
     assert parent(runs(half, "test")).info.status == "FINISHED"
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_process_ends_with_its_driver(played, half):
-    code = (
-        "import sys, time; from pathlib import Path; from tests.orchestrator.mlflow_stores import start_tracker\n"
-        "from orchestrator.storage.run_folder import stored_sweep\n"
-        "folder = Path(sys.argv[1]); start_tracker(stored_sweep(folder), folder); time.sleep(120)"
-    )
-    driver = subprocess.Popen([sys.executable, "-c", code, str(half)], cwd=ROOT)
-    try:
-        wait_until(lambda: count_cells(half) == 8)
-    finally:
-        driver.kill()
-        driver.wait(30)
-    before = client(half).get_experiment_by_name("test").last_update_time
-    append_point(half, Point(done=9, at=9000, episodes_per_second=1.0))
-    time.sleep(3)
-
-    assert "episodes_per_second" not in parent(runs(half, "test")).data.metrics
-    assert client(half).get_experiment_by_name("test").last_update_time == before
-
-
 def test_a_folder_of_any_name_holds_its_database_and_files(played, tmp_path):
     folder = tmp_path / "a?b#c%20 d é"
     shutil.copytree(played[1], folder)

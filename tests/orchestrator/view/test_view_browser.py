@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
@@ -91,26 +92,26 @@ def test_after_a_search_only_what_was_found_is_shown(open_page):
     wait_for(browser, "document.querySelector('.ep-key')")
 
 
-def test_keys_move_through_the_list_and_to_failures(open_page):
+def test_arrows_move_through_the_list_and_to_failures(open_page):
     browser = open_page("#model=oracle&run=run")
     first = text(browser, ".ep-key")
-    press(browser, "j")
+    press(browser, Keys.ARROW_RIGHT)
     wait_for(browser, f"document.querySelector('.ep-key').textContent !== '{first}'")
-    press(browser, "k")
+    press(browser, Keys.ARROW_LEFT)
     wait_for(browser, f"document.querySelector('.ep-key').textContent === '{first}'")
 
     open_page("#run=run")
-    press(browser, "f")
-    wait_for(browser, "document.querySelector('#list [aria-current] .dot.wrong')")
-    press(browser, "?")
-    wait_for(browser, "document.querySelector('#help').open")
+    first = text(browser, ".ep-key")
+    webdriver.ActionChains(browser).key_down(Keys.SHIFT).send_keys(Keys.ARROW_RIGHT).key_up(Keys.SHIFT).perform()
+    wait_for(browser, f"document.querySelector('.ep-key').textContent !== '{first}'")
+    assert browser.execute_script("return document.querySelector('#list [aria-current] .dot.wrong') !== null")
 
 
 def test_every_hostile_reply_is_text(open_page):
     browser = open_page("#model=uniform&scenario=ROD&run=run")
     for _ in range(8):
         before = browser.current_url
-        press(browser, "j")
+        press(browser, Keys.ARROW_RIGHT)
         WebDriverWait(browser, 60, 0.02).until(lambda b, before=before: b.current_url != before)
     assert browser.execute_script("return document.querySelectorAll('.reply script, .reply img').length") == 0
 
