@@ -2,7 +2,6 @@
 
 import asyncio
 import shlex
-import signal
 import sys
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from orchestrator.cli.printing import print_lines, reading
 from orchestrator.storage.run_folder import check_distinct, stored_sweep
 from orchestrator.view.bundle import write_bundle
 from orchestrator.view.catalog import run_names
-from orchestrator.view.loopback import serving
+from orchestrator.view.loopback import serve_until_stopped
 from orchestrator.view.page import ViewPage
 
 REPORT_S = 10.0
@@ -45,7 +44,7 @@ def view(
         with reading(folders):
             _write_bundle(runs, data, output, not no_pictures)
     else:
-        asyncio.run(_serve(ViewPage(runs, data), port))
+        asyncio.run(serve_until_stopped(ViewPage(runs, data), port))
 
 
 def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_pictures: bool) -> None:
@@ -62,19 +61,3 @@ def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_p
     )
     if state.pictures:
         print_lines(["before you publish it, see docs/data-sources.md for the licenses of the pictures"])
-
-
-async def _serve(page: ViewPage, port: int) -> None:
-    """Serve the page until a signal comes, or until watching the folders fails."""
-    stopped = asyncio.Event()
-    async with serving(page, port) as address:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        print(f"open {address} in a browser on this machine; Ctrl-C stops")
-        watching, stop = asyncio.create_task(page.watch()), asyncio.create_task(stopped.wait())
-        done, pending = await asyncio.wait({watching, stop}, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
-        for task in done:
-            task.result()

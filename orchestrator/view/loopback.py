@@ -3,10 +3,12 @@
 Other hosts (DNS rebinding), origins (forms and scripts of other sites) and tokens are refused.
 """
 
+import asyncio
 import logging
 import secrets
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -36,6 +38,10 @@ class LoopbackPage:
         application.add_routes(self.routes)
         return application
 
+    async def watch(self) -> None:
+        """Do what the page needs while it is served."""
+        await asyncio.Event().wait()
+
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse other hosts, origins and tokens, and add the headers of every response."""
@@ -58,6 +64,17 @@ class LoopbackPage:
             return 403
         token = request.path.partition("/")[2].partition("/")[0]
         return None if secrets.compare_digest(token.encode(), self.token.encode()) else 404
+
+
+async def serve_until_stopped(page: LoopbackPage, port: int) -> None:
+    """Serve the page until Ctrl-C or SIGTERM, and print its address; raises SweepError if the port is taken."""
+    async with serving(page, port) as address:
+        print(f"open {address} in a browser on this machine; Ctrl-C stops", flush=True)
+        watching = asyncio.create_task(page.watch())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, watching.cancel)
+        with suppress(asyncio.CancelledError):
+            await watching
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +16,7 @@ from sweeps.values import NAME
 
 if TYPE_CHECKING:
     from orchestrator.report.run_data import RunData
-    from proactive_people.label_page import Answer, LabelPage
+    from proactive_people.label_page import Answer
 
 
 def label(
@@ -61,11 +60,12 @@ def label(
 
 
 def _open_page(run: RunData, name: str, number: int, active: bool, port: int) -> None:
+    from orchestrator.view import loopback
     from proactive_people.draw import extend_draw
     from proactive_people.label_page import LabelPage
 
     page = LabelPage(run.folder, name, list(_answers(run, list(extend_draw(run, number, active))).values()))
-    asyncio.run(_serve(page, port))
+    asyncio.run(loopback.serve_until_stopped(page, port))
     print(f"{page.done:,} of {len(page.answers):,} answers labeled by {name}")
 
 
@@ -90,17 +90,6 @@ def _verdicts(run: RunData) -> dict[str, str]:
     words = {True: "yes", False: "no", None: "nothing"}
     rows = run.verdicts.select("key", "category", "suggestion").iter_rows()
     return {key: f"category {words[category]}, suggestion {words[asks]}" for key, category, asks in rows}
-
-
-async def _serve(page: LabelPage, port: int) -> None:
-    from orchestrator.view.loopback import serving
-
-    stopped = asyncio.Event()
-    async with serving(page, port) as address:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        print(f"open {address} in a browser on this machine; Ctrl-C stops", flush=True)
-        await stopped.wait()
 
 
 def _show_agreement(folder: Path) -> None:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from actors.engine.baselines import Baseline
 from orchestrator.object_store.uploader import LISTING
 from orchestrator.report.read_run import read_run
+from orchestrator.view import loopback
 from orchestrator.view.loopback import serving
 from proactive_people import label_command
 from proactive_people.draw import FILE, draw_answers, extend_draw, read_draw
@@ -166,7 +167,7 @@ def test_the_page_on_labels_works_in_its_printed_order(judged_run, tmp_path, mon
         append_labels(page.folder, [label])
         return label
 
-    monkeypatch.setattr(label_command, "_serve", label_all)
+    monkeypatch.setattr(loopback, "serve_until_stopped", label_all)
     typed = []
     for program, *arguments in commands:
         assert program == "proactive-sweep"
