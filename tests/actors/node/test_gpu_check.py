@@ -1,6 +1,6 @@
 """A worker starts on its assigned devices once their memory is free, or reports in one sentence why it cannot.
 
-No GPU is needed: measurements are values, or reports of a fake driver (``fake_nvml``).
+No GPU is needed: measurements are values.
 """
 
 import pytest

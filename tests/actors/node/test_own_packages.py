@@ -69,6 +69,3 @@ def test_failure_is_one_sentence_with_requirement_installer_and_remedy(wheels, t
         OwnPackages(str(folder), reason).check()
     with pytest.raises(RuntimeError, match="on another node"):
         OwnPackages(str(folder)).check()
-
-
-REMEDY = "; correct the requirements, or without internet set PIP_INDEX_URL or PIP_FIND_LINKS where Ray starts"

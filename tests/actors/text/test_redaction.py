@@ -21,7 +21,6 @@ HOSTS = st.one_of(
 PORTS = st.sampled_from(["", ":5000", ":"])
 PASSWORDS = st.text(ascii_lowercase + digits + punctuation, min_size=1, max_size=16)
 PATHS = st.sampled_from(["", "/", "/db", "/a/b?c=d#e", "?x=1"])
-PATHS_WITH_AT = st.sampled_from(["", "/@user/post", "/owner/name@main", "?mail=me@x.org", "#@x", "/a,b@c:d@e"])
 WORDS = st.sampled_from(
     ["see", "me@x.org,", "user:pass@host", "//", "a//b@c", "@", '"', "(me@x.org)", "\n", "\t", "50%"]
 )
