@@ -3,11 +3,14 @@
 A model that is absent or not accessible is requested once, as is any model in offline mode.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 PAUSES_S = (15.0, 60.0, 180.0)
 """Seconds before each retry; before the first, huggingface_hub itself has tried six times in half a minute."""
@@ -32,6 +35,8 @@ def retry_hub(
 
     Raises HubUnreachable after the last attempt, and any other error of ``work`` at once.
     """
+    # of the extras that reach the Hub
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
     def message(state: RetryCallState) -> str:
         problem = state.outcome.exception() if state.outcome else None

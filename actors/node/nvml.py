@@ -63,8 +63,10 @@ def _read_holders(nvml: Any, handle: Any) -> tuple[tuple[int, int], ...]:
 def _open_driver(nvml: Any) -> Iterator[Any]:
     """Yield NVML (``pynvml`` by default) between its init and its shutdown."""
     if nvml is None:
-        import pynvml
-
+        try:
+            import pynvml
+        except ModuleNotFoundError:  # it comes with the extras that run models
+            raise DriverUnavailable("nvidia-ml-py is not installed") from None
         nvml = pynvml
     try:
         nvml.nvmlInit()
