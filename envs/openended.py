@@ -19,7 +19,8 @@ JUDGE_VERSION = "judge-1"
 """Part of every verdict's key: raise it when the text of ``instruction`` changes."""
 
 THRESHOLDS = {"ROD": 2, "VSOD": 3, "MVP-N": 2, "IN-C": 1, "QD": 1, "CIT": 2, "COCO": 2}
-"""Scenario -> number of leading positions of a verdict that are suggestions (package: ``PREDICTION_THR``)."""
+"""Scenario -> number of leading positions of a verdict that are suggestions (package: ``PREDICTION_THR``); all but the last one
+in scenarios of other packages."""
 
 HEAD, TAIL = 24_000, 8_000
 """Characters of an answer's beginning and end that a judge reads: about 8,000 tokens, which fit any judge's context."""
@@ -101,8 +102,10 @@ def _last_list(text: str, count: int) -> tuple[bool, ...] | None:
 
 
 def _as_bits(marks: tuple[bool, ...] | None, scenario: str) -> Bits | None:
-    border = THRESHOLDS[scenario]
-    return None if marks is None else Bits(category=any(marks[border:]), suggestion=any(marks[:border]))
+    if marks is None:
+        return None
+    border = THRESHOLDS.get(scenario, len(marks) - 1)
+    return Bits(category=any(marks[border:]), suggestion=any(marks[:border]))
 
 
 # -- the judge's instruction ---------------------------------------------------------------------------------------
@@ -181,4 +184,5 @@ def defuse_markers(text: str) -> str:
 
 def rule_verdict(sample: Sample, answer: str, reference: bool = False) -> str:
     """Return the reply of the rule judge (``envs.rulejudge``): a line per accepted answer, then the line of 0 and 1."""
-    return rulejudge.reply(accepted_answers(sample, reference), THRESHOLDS[sample.scenario], answer)
+    answers = accepted_answers(sample, reference)
+    return rulejudge.reply(answers, THRESHOLDS.get(sample.scenario, len(answers) - 1), answer)

@@ -78,7 +78,7 @@ def resolve_model(entry: Any, models: Mapping[str, ModelSpec], where: str, kind:
     if isinstance(entry, dict):
         return with_limits(read_model(entry, f"{where}: {kind}s" if kind == "model" else f"{where}: {kind}.model"))
     models = {**registry(), **models}
-    if kind == "model" and isinstance(entry, str) and entry not in models and (policy := packages.policy_model(entry)):
+    if isinstance(entry, str) and entry not in models and (policy := packages.policy_model(entry)):
         return policy
     return with_limits(models[find_name(entry, models, kind, where)])
 

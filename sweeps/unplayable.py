@@ -26,8 +26,8 @@ def unplayable_reason(
     model: ModelSpec, scenario: str, condition: Condition, only: Sequence[Only] = (), protocol: Protocol = Protocol.MCQA
 ) -> str:
     """Return why this combination makes no cell; empty if it makes one."""
-    if protocol.is_open_ended and scenario not in SCENARIOS:
-        return f"open-ended answers are judged by the paper's rules, which have none for {scenario}"
+    if protocol is Protocol.OEG_MULTI and scenario not in SCENARIOS:
+        return f"open-ended answers of several turns are judged by rules that have none for {scenario}"
     if protocol is Protocol.TOOLS and (reason := uncallable_reason(model.backend, scenario, condition)):
         return reason
     if condition.name not in OPEN_ENDED_CONDITIONS.get(protocol, (condition.name,)):

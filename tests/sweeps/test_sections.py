@@ -53,8 +53,9 @@ HISTORY, BLIND, SYSTEM = CONDITIONS["history"], VARIANTS["text-only"], Condition
     ("fields", "scenario", "condition", "protocol", "reason"),
     [
         ({}, "ROD", CONDITIONS["hint"], Protocol.MCQA, ""),
-        ({}, "mine", CONDITIONS["hint"], Protocol.OEG,
-         "open-ended answers are judged by the paper's rules, which have none for mine"),
+        ({}, "mine", CONDITIONS["hint"], Protocol.OEG, ""),
+        ({}, "mine", CONDITIONS["hint"], Protocol.OEG_MULTI,
+         "open-ended answers of several turns are judged by rules that have none for mine"),
         ({}, "QD", CONDITIONS["icl-1"], Protocol.MCQA, "icl-1 exists only for ROD and MVP-N, not for QD"),
         ({"max_images": 1}, "ROD", HISTORY, Protocol.MCQA, "m takes one picture a prompt, but history needs several"),
         ({"max_images": 2}, "ROD", HISTORY, Protocol.MCQA, ""),

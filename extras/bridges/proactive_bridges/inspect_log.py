@@ -101,6 +101,7 @@ class _Log:
             "version": SCHEMA,
             "status": "success" if is_complete else "cancelled",
             "eval": self._spec(),
+            "metadata": self._spec()["metadata"],
             "plan": PLAN,
             "results": self._results(),
             "stats": {"started_at": self.started, "completed_at": self.time, "model_usage": {self.model.name: usage}},
@@ -266,7 +267,9 @@ def _summary(sample: Json) -> Json:
 
 def _output(model: str, messages: Sequence[Json], usage: Json) -> Json:
     replies = [message for message in messages if message["role"] == "assistant"][-1:]
-    return {"model": model, "choices": [{"message": reply, "stop_reason": "stop"} for reply in replies], "usage": usage}
+    choices = [{"message": reply, "stop_reason": "stop"} for reply in replies]
+    completion = replies[-1]["content"] if replies else ""
+    return {"model": model, "choices": choices, "usage": usage, "completion": completion}
 
 
 def _metric(name: str, value: float, interval: Json | None = None) -> Json:

@@ -87,7 +87,8 @@ def missing_fields(ours, theirs, path=""):
     """Yield the fields that Inspect writes and the exported JSON lacks or has with another value."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for name, value in theirs.items():
-            yield from missing_fields(ours.get(name), value, f"{path}/{name}")
+            if name in ours or value not in ({}, [], False):  # defaults that only newer versions write
+                yield from missing_fields(ours.get(name), value, f"{path}/{name}")
     elif isinstance(theirs, list) and isinstance(ours, list) and len(ours) == len(theirs):
         for own_value, value in zip(ours, theirs, strict=True):
             yield from missing_fields(own_value, value, path)

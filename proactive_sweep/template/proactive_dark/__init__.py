@@ -1,1 +1,1 @@
-"""A scenario, a policy and a measure for proactive-sweep."""
+"""A scenario, a policy, a judge and a measure for proactive-sweep."""

@@ -1,0 +1,146 @@
+"""``watch``: score every new checkpoint of a folder on a fixed small sample, with the paired change from the first.
+
+A checkpoint is played in this process, without Ray, into the run folder ``FOLDER/watch/CHECKPOINT``; what is scored stays scored.
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from actors.engine.in_flight import choose_in_flight
+from actors.engine.registry import open_engine
+from actors.playing.episode_runner import EpisodeRunner
+from envs.errors import UserError
+from orchestrator.cli.sweep_source import find_data, read_models
+from orchestrator.planning.build_plan import build_plan, planned_rows
+from orchestrator.report.comparisons.run_comparison import compare_runs
+from orchestrator.report.measures.estimates import estimate
+from orchestrator.report.read_run import read_run
+from orchestrator.report.wording import format_signed
+from orchestrator.storage import run_folder
+from orchestrator.storage.episode_store import EpisodeStore
+from sweeps.load import build
+from sweeps.protocol import ZERO_SHOT
+from sweeps.registry import registry
+from sweeps.spec import Sweep
+
+SCORES = "scores.jsonl"
+PLAYED = "watch"
+WEIGHTS = ("*.safetensors", "*.bin")
+SETTLE_S = 5.0
+"""A checkpoint is complete if no file of it has changed for so long."""
+
+
+def watch(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where a training saves its checkpoints.")],
+    data: Annotated[str, typer.Option(metavar="DIR", help="The benchmark.")] = "",
+    condition: Annotated[str, typer.Option(help="A condition of `ls conditions`.")] = ZERO_SHOT,
+    scenarios: Annotated[str, typer.Option(help="Names with commas (default: all).")] = "",
+    limit: Annotated[int, typer.Option(help="Samples of each scenario.")] = 10,
+    base: Annotated[str, typer.Option(help="The model of adapters (default: as they say).")] = "",
+    once: Annotated[bool, typer.Option("--once", help="Score what is there, and end.")] = False,
+) -> None:
+    """Score every new checkpoint of a folder on the same few samples, with the paired change from the first."""
+    options = {"data": data, "conditions": condition, "scenarios": scenarios, "limit": limit}
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder; name the one in which the training saves its checkpoints")
+    while True:
+        for checkpoint in find_checkpoints(folder, 0.0 if once else SETTLE_S):
+            if not any(score["checkpoint"] == checkpoint.name for score in read_scores(folder)):
+                print(describe_score(score_checkpoint(checkpoint, options, base)), flush=True)
+        if once:
+            return
+        time.sleep(SETTLE_S)
+
+
+def find_checkpoints(folder: Path, settle_s: float) -> list[Path]:
+    """Return the complete checkpoints in a folder, in the order of the numbers in their names."""
+    found = {path.parent for name in ("config.json", "adapter_config.json") for path in folder.glob(f"*/{name}")}
+    complete = [path for path in found if _is_complete(path, settle_s)]
+    return sorted(complete, key=lambda path: ([int(part) for part in re.findall(r"\d+", path.name)], path.name))
+
+
+def _is_complete(checkpoint: Path, settle_s: float) -> bool:
+    has_weights = any(True for pattern in WEIGHTS for _ in checkpoint.glob(pattern))
+    return has_weights and time.time() - max(path.stat().st_mtime for path in checkpoint.iterdir()) >= settle_s
+
+
+def read_scores(folder: Path) -> list[dict[str, Any]]:
+    """Return the scores so far, the first checkpoint's first."""
+    path = folder / PLAYED / SCORES
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def score_checkpoint(checkpoint: Path, options: Mapping[str, Any], base: str = "") -> dict[str, Any]:
+    """Play a checkpoint, append its score to the file of scores, and return it."""
+    played, before = checkpoint.parent / PLAYED, read_scores(checkpoint.parent)
+    entry = _entry(checkpoint, base)
+    table = {
+        "data": find_data(options["data"], played), "output": str(played / checkpoint.name),
+        "models": [entry["name"]], "model": [entry], "conditions": [options["conditions"]],
+        "selection": {"limit": options["limit"]}, "tracking": {"uri": "none"},
+    }  # fmt: skip
+    sweep = build(table | ({"scenarios": options["scenarios"].split(",")} if options["scenarios"] else {}), "watch")
+    asyncio.run(_play(sweep, played / checkpoint.name))
+    run_data = read_run(played / checkpoint.name)
+    (average,) = estimate(run_data).averages.to_dicts()
+    score = {"checkpoint": checkpoint.name} | {name: average[name] for name in _bounds("acc", "ps")}
+    if before:
+        first = before[0]["checkpoint"]
+        (change,) = compare_runs([read_run(played / first), run_data]).averages.to_dicts()
+        names = ("n", *_bounds("difference"), "ps_difference", "ps_low", "ps_high")
+        score |= {"first": first, "change": {name: change[name] for name in names}}
+    with (played / SCORES).open("a") as file:
+        file.write(json.dumps(score) + "\n")
+    return score
+
+
+async def _play(sweep: Sweep, output: Path) -> None:
+    """Play the pending episodes of a sweep of one model into a run folder."""
+    plan, (model,) = build_plan(sweep), sweep.models
+    with run_folder.claim(output, sweep, update=True, left_out=plan.left_out), closing(EpisodeStore(output)) as store:
+        run_folder.write_plan(output, planned_rows(plan), plan.all_keys())
+        backend = open_engine(model, Path(sweep.data))
+        runner = EpisodeRunner(plan, {model.name: backend}, choose_in_flight(model, backend.cache_tokens).episodes)
+        pending = plan.pending(set(store.finished_episodes()["key"])).values()
+        async for batch in runner.play([ordinal for queue in pending for ordinal in queue]):
+            store.append(batch)
+        await backend.close()
+
+
+def describe_score(score: Mapping[str, Any]) -> str:
+    """Return one line: accuracy and suggestions with intervals, and their change from the first checkpoint."""
+    text = f"{score['checkpoint']}: accuracy {_range(score, 'acc')}, suggestions {_range(score, 'ps', 2)}"
+    if not (change := score.get("change")):
+        return text
+    accuracy, asks = format_signed(change["difference"]), format_signed(change["ps_difference"], 2)
+    low, high = (format_signed(change[f"difference_{end}"]) for end in ("low", "high"))
+    return f"{text}; from {score['first']} {accuracy} points ({low} to {high}), suggestions {asks}, {change['n']} pairs"
+
+
+def _range(score: Mapping[str, Any], name: str, digits: int = 1) -> str:
+    value, low, high = (score[part] for part in _bounds(name))
+    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def _bounds(*names: str) -> Iterator[str]:
+    return (f"{name}{end}" for name in names for end in ("", "_low", "_high"))
+
+
+def _entry(checkpoint: Path, base: str) -> dict[str, Any]:
+    """Return the model's entry of a sweep: the checkpoint, or its base model with the checkpoint as adapters."""
+    adapters = checkpoint / "adapter_config.json"
+    if not adapters.exists():
+        (entry,) = read_models([str(checkpoint)])
+        return {**entry, "name": "checkpoint"}  # type: ignore[dict-item]
+    (entry,) = read_models([base or json.loads(adapters.read_text())["base_model_name_or_path"]])
+    if isinstance(entry, str):
+        entry = registry()[entry].model_dump(mode="json", exclude_defaults=True)
+    return {**entry, "name": "checkpoint", "lora": str(checkpoint.absolute())}
