@@ -11,7 +11,7 @@ from envs import SCENARIOS
 from envs.contract import check_scenario
 from envs.samples import load_samples
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.write import write_tables
+from orchestrator.report.tables.all_tables import write_tables
 from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
 
 OFFERS = """[proactive_sweep.scenarios]
