@@ -57,7 +57,7 @@ def _link_error(path: str | Path) -> RunFolderError:
 @contextlib.contextmanager
 def open_folder(folder: Path) -> Iterator[int]:
     """Open a folder in a block; raises RunFolderError if it is reached by a link below its run folder."""
-    marked = [place for place in (folder, *folder.parents) if os.path.lexists(place / MARK)]
+    marked = [place for place in map(os.fspath, (folder, *folder.parents)) if os.path.lexists(f"{place}/{MARK}")]
     root = marked[-1] if marked else folder
     handle = os.open(root, FOLDER)
     try:

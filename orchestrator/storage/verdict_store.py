@@ -13,6 +13,7 @@ from typing import NamedTuple
 import polars as pl
 
 from actors.playing.records import Columns
+from envs.plural import pluralize
 from envs.types import Ending
 from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.episode_store import COMPRESSION, METADATA, turns
@@ -105,11 +106,9 @@ class JudgeCounts(NamedTuple):
     def sentence(self, judge: str) -> str:
         """Return ``qwen3-8b/ours-3fa9c1d2: 0 verdicts of 42 answers (20 without one, 60 calls; 22 not read yet)``."""
         unread = f"; {self.answers - self.judged:,} not read yet" if self.answers > self.judged else ""
-        verdicts, answers, calls = (
-            f"{count:,} {noun if count == 1 else f'{noun}s'}"
-            for noun, count in (("verdict", self.verdicts), ("answer", self.answers), ("call", self.calls))
-        )
-        return f"{judge}: {verdicts} of {answers} ({self.judged - self.verdicts:,} without one, {calls}{unread})"
+        of_answers = f"{pluralize(self.verdicts, 'verdict')} of {pluralize(self.answers, 'answer')}"
+        calls = f"{self.judged - self.verdicts:,} without one, {pluralize(self.calls, 'call')}{unread}"
+        return f"{judge}: {of_answers} ({calls})"
 
 
 def judge_counts(folder: Path, episodes: pl.LazyFrame) -> dict[str, JudgeCounts]:
