@@ -10,6 +10,7 @@ import time
 from itertools import cycle
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from actors.engine.baselines import Baseline
@@ -100,6 +101,17 @@ def test_commands_that_read_beside_a_writer(writer, tmp_path):
         if count >= 3 * len(commands) and time.monotonic() > deadline:
             break
         assert_command_works(command, process)
+
+
+def test_exports_beside_a_writer_have_the_turns_of_each_episode(writer, tmp_path):
+    folder, _, process = writer
+    deadline, into = time.monotonic() + LEAST_S, tmp_path / "csv"
+    while time.monotonic() < deadline:
+        assert_command_works(("export", folder, "--to", "csv", "--output", into), process)
+        episodes, turns = (pl.read_csv(into / f"{table}.csv") for table in ("episodes", "turns"))
+        counts = dict(turns.group_by("key").len().iter_rows())
+        assert counts == {key: count for key, count in episodes.select("key", "turns").iter_rows() if count}
+        shutil.rmtree(into)
 
 
 def test_merge_beside_writer_is_refused_or_complete(writer, tmp_path):

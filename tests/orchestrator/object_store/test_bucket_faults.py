@@ -54,15 +54,6 @@ def test_lost_writes_are_repeated(url, service, tmp_path, monkeypatch):
         assert {path.name for path in (location.folder / "episodes").iterdir()} == {"part-00000001-00000004.parquet"}
 
 
-def test_deleted_objects_are_written_again(url):
-    with run_location.open_location(url, str) as location:
-        write_parts(location.folder, (1,), (2,))
-        wait_for(lambda: "episodes/part-00000002.parquet" in Bucket(url).list_objects())
-        Bucket(url).delete(["episodes/part-00000001.parquet", "turns/part-00000001.parquet"])
-
-    assert not location.unsent and stored_ids(url) == {1, 2}
-
-
 def test_lost_write_is_an_error(url, service):
     bucket = Bucket(url)
     bucket.write("plan.json", b"old")
@@ -72,25 +63,6 @@ def test_lost_write_is_an_error(url, service):
             change(f"{change.__name__}.json", b"new")
     with pytest.raises(BucketError, match=r"plan\.json was accepted"):
         bucket.write("plan.json", b"new")
-
-
-def test_stale_listing_hides_no_episode(url, service, tmp_path, monkeypatch):
-    with run_location.open_location(url, str) as location:
-        write_parts(location.folder, (1,), (2,))
-    service.faults.stale = True
-    assert len(Bucket(url).list_objects()) >= 4  # the listing that is returned from here on
-    with run_location.open_location(url, str) as location:
-        write_parts(location.folder, (3,), (4,))
-
-    assert not location.unsent and stored_ids(url) == {1, 2, 3, 4}
-    switch_machine(monkeypatch, tmp_path, "other")
-    with run_location.open_location(url, str) as location:
-        write_parts(location.folder, (5,))
-    assert service.faults.count["stale"] > 3
-    service.faults.clear()
-    assert not location.unsent and stored_ids(url) == {1, 2, 3, 4, 5}
-    names = [name for name in Bucket(url).list_objects() if name.startswith("episodes/")]
-    assert names == [f"episodes/part-{number:08d}.parquet" for number in range(1, 6)], "each part once"
 
 
 def test_listing_that_is_older_than_a_merge_hides_no_episode(url, service, tmp_path, monkeypatch):

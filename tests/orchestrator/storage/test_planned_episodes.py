@@ -36,12 +36,3 @@ def test_filter_keeps_episodes_of_plan(keys, scenarios, belonging):
 
     assert set(planned["key"]) == belonging and planned.height == len(belonging)
     assert planned.schema == EPISODES
-
-
-@pytest.mark.parametrize("scenarios", [None, []])
-def test_without_keys_the_newest_episodes_stay_in_stored_order(scenarios):
-    stored = pl.LazyFrame([row(f"{number:05d}", ROD, number % 3_000) for number in range(4_000)], schema=EPISODES)
-
-    keys = filter_planned(stored, None if scenarios is None else [], scenarios).collect()["key"].to_list()
-
-    assert keys == [f"{number:05d}" for number in range(1_000, 4_000)]
