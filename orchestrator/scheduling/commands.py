@@ -84,7 +84,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Kill a worker that is silent or far too slow; its work is pending again."""
+    """Kill a worker that is silent; its work is pending again."""
 
     slot: int
     reason: str

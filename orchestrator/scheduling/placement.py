@@ -219,7 +219,7 @@ class Leasing(Placement):
         commands: list[Command] = []
         while worker.wants_work and (ordinals := self._next_lease(worker)):
             self._lease_count += 1
-            worker.add_lease(self._lease_count, ordinals, self.now, self.silence)
+            worker.add_lease(self._lease_count, ordinals, self.now)
             commands.append(Lease(slot, self._lease_count, ordinals))
         if not worker.leases and not self._stays_idle(worker):
             commands += self._stop([slot])

@@ -11,7 +11,7 @@ from dataclasses import replace
 from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp
 from orchestrator.scheduling.control import Control, recall_leases
 from orchestrator.scheduling.nodes import Node, Nodes
-from orchestrator.scheduling.state import LATE_FACTOR, WorkerGroup, WorkerSlot
+from orchestrator.scheduling.state import WorkerGroup, WorkerSlot
 
 MAX_LONE_DEATHS = 2
 """An episode fails after so many workers died while they played only it; one death may have another reason."""
@@ -97,7 +97,6 @@ class Scheduler(Control):
             return []
         worker = self.slots[slot]
         self._observe(worker, 0)
-        worker.due.pop(lease, None)
         worker.group.waiting.extendleft(reversed(worker.group.filter_playable(worker.leases.pop(lease, {}))))
         worker.suspected = False
         return self._assign(slot)
@@ -122,20 +121,18 @@ class Scheduler(Control):
         return [*self._abandon(group, reason), *recalled, *self._assign_idle(), *self._start_workers()]
 
     def on_tick(self, now: float) -> list[Command]:
-        """Drop workers that are silent or far too slow, and give work to free GPUs."""
+        """Drop workers that are silent, and give work to free GPUs."""
         self._advance(now)
         commands: list[Command] = []
         for slot, worker in list(self.slots.items()):
             if slot not in self.slots:  # stopped when an earlier slot's loss abandoned its group
                 continue
-            is_late = any(self.now > due for due in worker.due.values())
             silent_for = self.now - worker.last_heard
-            is_silent = silent_for > worker.group.silence_timeout(self.silence)
             must_answer = worker.ready and self.required_replicas(worker.group)
             if self._awaits_judge(worker.group):
-                worker.restart_deadlines(self.now, self.silence)
-            elif (worker.leases or must_answer) and (is_silent or is_late):
-                reason = f"silent for {silent_for:.0f} s" if is_silent else f"{LATE_FACTOR:g} times too slow"
+                worker.last_heard = self.now  # the wait for a judge is no silence
+            elif (worker.leases or must_answer) and silent_for > worker.group.silence_timeout(self.silence):
+                reason = f"silent for {silent_for:.0f} s"
                 commands += [Drop(slot, reason), *self._requeue_lost(slot, reason)]
         self._hand_over()
         unchanged_for = self.now - self.changed

@@ -21,8 +21,6 @@ MIN_SILENCE_TIMEOUT_S = 180.0
 """The shortest timeout of a group whose rate has been observed."""
 SILENCE_ROUNDS = 10.0
 """Rounds of a full engine for which a worker may be silent if its group's rate has been observed."""
-LATE_FACTOR = 8.0
-"""A lease is taken back after this multiple of its expected time, plus ``SILENCE_TIMEOUT_S``."""
 MAX_LEASE_EPISODES = 2048
 """Maximum episodes per lease: a few seconds of work for the fastest policy, so a lost worker loses little."""
 LEASE_TARGET_S = 60.0
@@ -172,8 +170,6 @@ class WorkerSlot:
     """True if it takes no new lease, because its group ends in time without it and another group needs its GPUs."""
     leases: dict[int, dict[int, None]] = field(default_factory=dict)
     """Lease -> undelivered ordinals, in the order in which they are played."""
-    due: dict[int, float] = field(default_factory=dict)
-    """Lease -> time after which its worker is far too slow."""
     cpus: float = 0.0
     """The CPUs that it reserves; the demand of its group may change while it runs."""
 
@@ -185,22 +181,11 @@ class WorkerSlot:
     def leased(self) -> tuple[int, ...]:
         return tuple(ordinal for lease in self.leases.values() for ordinal in lease)
 
-    def add_lease(self, lease: int, ordinals: Iterable[int], now: float, silence: float) -> None:
+    def add_lease(self, lease: int, ordinals: Iterable[int], now: float) -> None:
         """Add a lease; if the worker was idle, the time until now counts neither as silence nor as work."""
         if not self.leases:
             self.last_heard = now
         self.leases[lease] = dict.fromkeys(ordinals)
-        self.due[lease] = self.deadline(now, silence)
-
-    def deadline(self, now: float, silence: float) -> float:
-        """Return the time after which the worker is far too slow with its newest lease; infinity if the rate is unknown."""
-        expected_s = self.leased_count / self.group.rate if self.group.has_rate else 0.0
-        return now + silence + LATE_FACTOR * expected_s if expected_s else float("inf")
-
-    def restart_deadlines(self, now: float, silence: float) -> None:
-        """Do not count the time until now, in which the worker had to wait for a judge, as silence or slowness."""
-        self.last_heard = now
-        self.due = {lease: max(due, now + silence) for lease, due in self.due.items()}
 
     @property
     def wants_work(self) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.scheduling.commands import Abandon, Demand, Drop, GiveUp, Lease, Start, Stop
+from orchestrator.scheduling.commands import Abandon, Demand, GiveUp, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.placement import MAX_UNREAD
 from orchestrator.scheduling.scheduler import MAX_FAILED_STARTS, Scheduler
@@ -147,23 +147,6 @@ def test_silent_worker_loses_leases_at_deadline():
     assert "silent" in dropped.reason
     assert schedule.on_delivery(1, 1, [0], 950.0) == [], "a late word of the dropped worker changes nothing"
     assert schedule.groups["m"].queued_count == 8
-
-
-def test_slow_worker_loses_its_lease():
-    demands = {"m": Demand(0, 1, concurrency=10, rate=10.0, start=1.0)}
-    schedule = Scheduler({"m": list(range(100))}, demands, 2, 1)
-    schedule.on_begin(0.0)
-    lease = next(c for c in schedule.on_ready(1, 1.0) if isinstance(c, Lease))
-    now, dropped = 1.0, []
-    for ordinal in lease.ordinals:
-        now += 150.0
-        dropped = schedule.on_tick(now)
-        if dropped:
-            break
-        schedule.on_delivery(1, lease.lease, [ordinal], now)
-
-    assert isinstance(dropped[0], Drop)
-    assert dropped[0].reason == "8 times too slow"
 
 
 def test_wide_model_gets_room_among_narrow_ones():
