@@ -112,14 +112,15 @@ def _print_outcome(outcome: AttemptOutcome, sweep: Sweep, folder: Path) -> None:
             print(f"Figures, tables and sample episodes in MLflow: proactive-sweep track {shlex.quote(str(folder))}")
         if failed := int(outcome.rows["failed"].sum()):
             print_lines([f"{failed:,} episodes failed; rerun with --retry failed to play them again"])
-        _warn_of_cut_thoughts(outcome.rows)
+        warn_of_cut_thoughts(outcome.rows)
         print_answers(outcome.rows, sweep, folder)
     if stored or outcome.seconds:
         for group, reason in outcome.reasons.items():
             print(printable(f"{group}: {reason}"), file=sys.stderr)
 
 
-def _warn_of_cut_thoughts(rows: pl.DataFrame) -> None:
+def warn_of_cut_thoughts(rows: pl.DataFrame) -> None:
+    """Name the models of which more than ``MOST_CUT`` of the episodes ended in thoughts."""
     for (model,), part in rows.group_by(["model"], maintain_order=True):
         share = int(part["thoughts_cut"].sum()) / max(1, int(part["finished"].sum()))
         if share > MOST_CUT:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
@@ -20,6 +21,9 @@ from actors.engine.backend import Backend, Reply, Request
 from actors.engine.registry import open_engine, open_without_weights
 from actors.playing.play import play
 from actors.playing.records import PlayedEpisode, episode_batch
+from orchestrator.cli.run import warn_of_cut_thoughts
+from orchestrator.report.scores.metrics import score
+from orchestrator.storage.schemas import EPISODES
 from sweeps.conditions import CONDITIONS
 from sweeps.registry import registry
 from sweeps.spec import Cell, ModelSpec, Protocol
@@ -29,6 +33,7 @@ from tests.actors.rehearsed import run_rehearsal
 from tests.actors.service import Answer, completion, serving
 from tests.actors.tiny import thinker
 from tests.envs.games import SAMPLES
+from tests.orchestrator.blocks import episode
 
 THOUGHT = ["<think>", "u", "m", "</think>", "A"]
 ENDLESS = ["<think>", "u", "m", "u"]
@@ -121,6 +126,16 @@ def test_a_cut_off_thought_ends_the_episode_and_never_enters_the_history(protoco
     assert batch.episodes["correct"] == [False if is_game else None]
     assert batch.turns["thoughts"] == ["It is hidden." * 9] * (2 if is_game else 1)
     assert not any("hidden." in message.text for request in backend.asked for message in request.messages)
+
+
+def test_a_third_of_thoughts_cut_off_is_bounded_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    ends = ["correct"] * 4 + ["wrong"] * 3 + ["thoughts_cut"] * 3
+    rows = [{**episode(number), "ending": end, "correct": end == "correct"} for number, end in enumerate(ends)]
+    cell = {**{name: rows[0][name] for name in ("cell", "model", "scenario", "condition", "protocol")}, "planned": 10}
+    scores = score(pl.LazyFrame(rows, schema=EPISODES), pl.DataFrame([cell]))
+    assert scores.select("acc", "acc_bound", "thoughts_cut", "errors").row(0) == (40.0, 70.0, 3, 0)
+    warn_of_cut_thoughts(scores)
+    assert "30% of its episodes" in (said := capsys.readouterr().err) and "thinking.budget" in said
 
 
 def test_a_service_without_thinking_keeps_its_text(tmp_path: Path) -> None:
