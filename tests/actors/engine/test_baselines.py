@@ -81,13 +81,3 @@ def test_a_dead_engine_and_a_bug_travel_up():
     for error in (BackendDied, ZeroDivisionError):
         with pytest.raises(error):
             episode("QD", ScriptedBackend(lambda request, error=error: (_ for _ in ()).throw(error())))
-
-
-def ask_policy(name, sample, mode=Mode.PLAY, open_ended=False):
-    from actors.engine.backend import Request, Situation
-    from sweeps.sampling import Sampling
-
-    game = SCENARIOS[sample.scenario]
-    state = game.initial(sample, mode)
-    situation = Situation(sample, state, game.view(sample, state), open_ended=open_ended)
-    return asyncio.run(Baseline(name).reply(Request((), Sampling(), 3, situation))).text

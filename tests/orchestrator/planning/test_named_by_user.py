@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socketserver
 import threading
+from contextlib import nullcontext
 
 import pytest
 from typer.testing import CliRunner
@@ -59,6 +60,46 @@ def test_what_only_the_folder_names_is_refused_until_an_own_sweep_names_it(demo_
 @pytest.mark.parametrize("fields", [LOCAL, {"backend": "openai"}, {"source": "builtin:uniform", "backend": "builtin"}])
 def test_this_machine_openai_and_built_in_models_need_no_option(demo_data, tmp_path, fields):
     check_named(tmp_path, runs.sweep(demo_data, ["oracle"]), [entry(**fields)])
+
+
+@pytest.mark.parametrize(
+    ("fields", "typed", "is_named"),
+    [
+        ({"endpoint": {"base_url": "https://[::1]:80/v1", "key_env": ""}}, "", True),
+        ({"endpoint": {"base_url": "http://127.0.0.1:123456/v1", "key_env": ""}}, "", False),
+        ({"endpoint": {"base_url": "http://localhost", "key_env": "TOKEN"}}, "model.endpoint.key_env=TOKEN", True),
+        (
+            {"endpoint": {"base_url": "https://e.example", "key_env": ""}},
+            "model.endpoint.base_url=https://e.example",
+            True,
+        ),
+        (
+            {"endpoint": {"base_url": "https://e.example", "key_env": ""}},
+            "model.endpoint.base_url=https://e.example/x",
+            False,
+        ),
+        (
+            {"endpoint": {"base_url": "https://e.example", "key_env": "T"}},
+            "model.endpoint.base_url=https://e.example",
+            False,
+        ),
+        ({"backend": "vllm"}, "model.source=evil/model", True),
+        ({"backend": "vllm"}, "model.source=evil/other", False),
+        ({"backend": "vllm", "trust_remote_code": True}, "model.trust_remote_code=true", True),
+        ({"backend": "vllm", "trust_remote_code": True}, "model.trust_remote_code=1", False),
+    ],
+)
+def test_what_is_typed_names_exactly_that(demo_data, tmp_path, monkeypatch, fields, typed, is_named):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with nullcontext() if is_named else pytest.raises(RunFolderError):
+        check_named(tmp_path, runs.sweep(demo_data, ["oracle"]), [entry(**fields)], typed=[typed])
+
+
+def test_code_of_another_revision_is_not_named(demo_data, tmp_path):
+    sweep, code = runs.sweep(demo_data, ["oracle"]), entry(backend="vllm", trust_remote_code=True)
+    other = code.model_copy(update={"revision": "1" * 40})
+    with pytest.raises(RunFolderError, match="the code or unsafe options of m"):
+        check_named(tmp_path, sweep, [code], own=sweep.model_copy(update={"models": (other,)}))
 
 
 def test_packages_that_only_the_folder_names_are_not_installed(demo_data, tmp_path):

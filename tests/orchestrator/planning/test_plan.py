@@ -8,7 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.planning.build_plan import build_plan, cells_with_progress
+from orchestrator.planning.build_plan import (
+    build_plan,
+    cells_with_progress,
+    planned_cells,
+    planned_rows,
+    stored_episodes,
+)
 from orchestrator.planning.plan import Plan, judge_group, make_plan, worker_group
 from sweeps.load import build
 from sweeps.spec import Protocol
@@ -240,3 +246,24 @@ def test_cells_of_a_run_count_what_is_stored_and_nothing_without_a_folder(demo_d
 
     done = {row["cell"]: row["done"] for row in cells_with_progress(plan, folder)}
     assert sum(done.values()) == 13 and all(0 < count < 10 for count in done.values())
+
+
+def test_rows_of_a_plan_count_up_to_the_stops_and_those_of_the_full_set(demo_data, tmp_path):
+    spec = runs.sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["QD", "ROD"])
+    plan = build_plan(spec)
+    names = {"model": "oracle", "condition": "zero-shot", "protocol": "mcqa", "planned": 10}
+    assert planned_cells(plan) == [
+        {"cell": f"oracle/{scenario}/zero-shot", "scenario": scenario, **names} for scenario in ("QD", "ROD")
+    ]
+    ruled = build_plan(
+        runs.sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["QD", "ROD"], precision={"half_width": 9})
+    )
+    stopped = ruled.with_stops({1: 4})
+    assert [(row["planned"], row["full"]) for row in planned_cells(stopped)] == [(10, 10), (4, 10)]
+    assert (
+        planned_rows(stopped).to_dicts() == planned_cells(stopped)
+        and stopped.total_with_stops == 14 < stopped.total == 20
+    )
+    assert len(stored_episodes(plan, runs.play_sweep(tmp_path, spec, only=7)).collect()) == 7
+    assert sum(row["done"] for row in cells_with_progress(plan, tmp_path)) == 7
+    assert stored_episodes(plan, tmp_path, "another").collect().height == 0
