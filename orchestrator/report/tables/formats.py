@@ -1,9 +1,11 @@
 """A table on a terminal, as Markdown, LaTeX and CSV. ``monitoring.console.show`` makes control characters visible."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-import polars as pl
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -12,6 +14,9 @@ from actors.text.formulas import FORMULA
 from envs.plural import pluralize
 from orchestrator.report.tables.table import MISSING, Table, TableCell, one_line
 from orchestrator.report.wording import MINUS
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def rich_table(table: Table) -> RichTable:
@@ -114,6 +119,8 @@ def csv_text(frame: pl.DataFrame, digits: int | None = 9) -> str:
 
     A text that begins like a formula gets a leading apostrophe, so that a spreadsheet never evaluates it.
     """
+    import polars as pl  # here, because commands without frames print tables, too
+
     texts, floats = pl.col(pl.String), pl.selectors.float()
     safe = pl.when(texts.str.contains(FORMULA)).then(pl.lit("'") + texts).otherwise(texts).name.keep()
     return frame.with_columns(safe, *([floats.round_sig_figs(digits)] if digits else [])).write_csv()
