@@ -171,9 +171,9 @@ def sentences(row: Row) -> list[str]:
         f"cannot know; any bias at all would gain at most {row['unbiased'] - row['acc']:.1f} points."
     )
     knowledge = (
-        f"{name} has higher odds of asking where it cannot know than where it can in {100 * row['auc_own']:.0f}% of pairs "
-        f"[{_bounds(row, 'auc_own')}; .5 is blind]; perfect timing of its questions would bring acc to {row['well_timed']:.1f}% "
-        f"at most, the right suggestions to {row['right_suggestion']:.1f}%; the rest is what it does not recognize."
+        f"{name}: asking stops paying at a price of {row['worth']:.1f} points a question; perfect timing of its questions would "
+        f"bring acc to {row['well_timed']:.1f}% at most, the right suggestions to {row['right_suggestion']:.1f}%; the rest is "
+        f"what it does not recognize."
     )
     return [point, will, knowledge]
 
