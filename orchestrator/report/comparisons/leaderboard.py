@@ -161,7 +161,6 @@ def _name_entrants(runs: Sequence[RunData], names: Sequence[str]) -> dict[tuple[
 
 
 def _join_runs(runs: Sequence[RunData], names: Sequence[str], entrants: Mapping[tuple[str, str], Entrant]) -> RunData:
-    """Join the runs into one, under the entrants' names."""
     planned, episodes, models, samples = [], [], [], dict[str, Mapping[int, object]]()
     for run, name in zip(runs, names, strict=True):
         entrant_names = {model: entrant.name for (run_name, model), entrant in entrants.items() if run_name == name}
@@ -177,7 +176,6 @@ def _join_runs(runs: Sequence[RunData], names: Sequence[str], entrants: Mapping[
 
 
 def _rename_models(rows: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
-    """Rename models in rows and in the names of cells."""
     rows = rows.filter(pl.col("model").is_in(list(names)))
     model = pl.col("model").replace_strict(names, return_dtype=pl.String) if names else pl.col("model")
     rest = pl.col("cell").str.splitn("/", 2).struct[1]

@@ -44,14 +44,9 @@ def unpaired_power(run_data: RunData) -> pl.DataFrame:
     frames = [frame.drop_nulls(["acc", "acc_low"]) for frame in estimate(run_data)]
     cells = frames[0].select(*GROUP, "scenario", "scored", "acc_low", "acc_high")
     sizes = cells.group_by(GROUP).agg(pl.col("scored").sum())
-    averages = (
-        frames[1]
-        .join(sizes, on=list(GROUP), maintain_order="left")
-        .with_columns(scenario=pl.lit(AVERAGE))
-        .select(cells.columns)
-    )
+    averages = frames[1].join(sizes, on=list(GROUP), maintain_order="left").with_columns(scenario=pl.lit(AVERAGE))
     least = _reach(1) * 2**0.5 * (pl.col("acc_high") - pl.col("acc_low")) / (2 * Z)
-    rows = pl.concat([cells, averages]).with_columns(run=pl.lit(""), n="scored", least=least)
+    rows = pl.concat([cells, averages.select(cells.columns)]).with_columns(run=pl.lit(""), n="scored", least=least)
     return rows.select(list(SCHEMA))
 
 

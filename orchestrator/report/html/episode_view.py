@@ -167,7 +167,6 @@ def _verdict(row: Row) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return True if JSON can hold the value."""
     return isfinite(value) if isinstance(value, float) else isinstance(value, str | int)
 
 

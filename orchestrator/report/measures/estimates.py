@@ -148,7 +148,6 @@ def _split_cells(scored: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
 
 
 def _measure_cell(episodes: pl.DataFrame) -> _Cell:
-    """Return the means of one cell."""
     columns = {name: episodes[name].to_numpy() for name in episodes.columns if name not in ("cell", "cluster")}
     groups, turns = cluster_numbers(episodes), columns["turns"]
     means = {name: estimate_mean(100 * columns[column], groups, unit=100) for name, column in OF_EPISODES.items()}
@@ -161,7 +160,6 @@ def _measure_cell(episodes: pl.DataFrame) -> _Cell:
 
 
 def _estimate_cell(cell: _Cell, limit: int) -> dict[str, Estimate]:
-    """Return the measures of a cell."""
     asked, number = cell.columns["asks"] == 1, len(cell.columns["correct"])
     estimates = {name: share_interval(mean, number) for name, mean in cell.means.items()}
     estimates["ps"] = t_interval(cell.means["ps"], 0, max(limit, 0))
@@ -193,11 +191,8 @@ def _flatten(estimates: Mapping[str, Estimate], bounds: Intervals, is_reference:
     for name, (value, *ends) in estimates.items():
         if not is_reference or name not in ASKING:
             low, high = (min(value, bounds[name][0]), max(value, bounds[name][1])) if name in bounds else ends
-            row |= {
-                name: value,
-                f"{name}_low": None if isnan(low) else low,
-                f"{name}_high": None if isnan(high) else high,
-            }
+            row[name] = value
+            row |= {f"{name}_{end}": None if isnan(v) else v for end, v in (("low", low), ("high", high))}
     return row
 
 

@@ -156,10 +156,8 @@ def _measure(parts: Sequence[PairedDifferences], margin: float) -> dict[str, flo
     if exact is not None and not np.isnan(p):
         p = max(p, exact)
         low, high = (min(low, 0.0), max(high, 0.0)) if p >= ALPHA else (low, high)
-    measured = dict(zip(DIFFERENCE, (value, low, high), strict=True)) | {
-        "p": p,
-        "equal_p": equivalence_test(right, margin),
-    }
+    tests = {"p": p, "equal_p": equivalence_test(right, margin)}
+    measured = dict(zip(DIFFERENCE, (value, low, high), strict=True)) | tests
     asking = [(part.suggestions, part.loops) for part in parts if part.suggestions and part.loops]
     if asking:
         suggestions, loops = (average_means(means) for means in zip(*asking, strict=True))

@@ -63,10 +63,7 @@ def _shared_averages(scored: pl.DataFrame, names: Sequence[str]) -> tuple[dict[s
     shared = rows.filter(pl.len().over(sample) == len(names))
     if shared["scenario"].n_unique() < rows["scenario"].n_unique():
         return {}, 0
-    means = (
-        shared.group_by("model", "scenario")
-        .agg((100 * pl.col("correct").mean()).alias("correct"))
-        .sort("model", "scenario")
-    )
+    percent = (100 * pl.col("correct").mean()).alias("correct")
+    means = shared.group_by("model", "scenario").agg(percent).sort("model", "scenario")
     averages = dict(means.group_by("model", maintain_order=True).agg(pl.col("correct").mean()).iter_rows())
     return averages, shared.select(sample).n_unique()

@@ -24,10 +24,8 @@ def resources(run_data: RunData) -> pl.DataFrame:
     )
     tokens = pl.col("prompt_tokens", "reply_tokens", "cost").sum()
     sums = played.agg(pl.len().alias("played"), tokens, *cached_percentages())
-    names, counts = (
-        ["cell", "model", "scenario", "condition", "protocol"],
-        ["played", "reused", "prompt_tokens", "reply_tokens"],
-    )
+    names = ["cell", "model", "scenario", "condition", "protocol"]
+    counts = ["played", "reused", "prompt_tokens", "reply_tokens"]
     rows = run_data.planned.select(names).join(sums, on="cell", how="left")
     rows = rows.join(taken.agg(pl.len().alias("reused")), on="cell", how="left")
     rows = rows.with_columns(pl.col(counts).cast(pl.Int64).fill_null(0), pl.col("cost").fill_null(0.0)).sort("cell")

@@ -75,31 +75,20 @@ def agreement(folder: Path) -> pl.DataFrame:
     """
     stored = verdicts(folder).filter(pl.col("aggregate").is_not_null())
     judged = stored.select("key", "judge", *BITS).collect()
-    rows = []
-    for first_judge, second_judge in combinations(judge_names(folder), 2):
-        both = judged.filter(judge=first_judge).join(judged.filter(judge=second_judge), on="key", suffix="_other")
-        rows += [
-            {"judge": first_judge, "other": second_judge, "bit": bit, **_compare_bits(both[bit], both[f"{bit}_other"])}
-            for bit in BITS
-        ]
-    schema = {
-        **dict.fromkeys(("judge", "other", "bit"), pl.String),
-        "answers": pl.Int64,
-        **dict.fromkeys(("equal", *KAPPA, "first_yes", "other_yes"), pl.Float64),
-    }
-    return pl.DataFrame(rows, schema=schema)
+    rows = list[tuple[object, ...]]()
+    for first, second in combinations(judge_names(folder), 2):
+        both = judged.filter(judge=first).join(judged.filter(judge=second), on="key", suffix="_other")
+        rows += [(first, second, bit, *_compare_bits(both[bit], both[f"{bit}_other"])) for bit in BITS]
+    figures = dict.fromkeys(("equal", *KAPPA, "first_yes", "other_yes"), pl.Float64)
+    schema = {**dict.fromkeys(("judge", "other", "bit"), pl.String), "answers": pl.Int64, **figures}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _compare_bits(first: pl.Series, second: pl.Series) -> dict[str, float | int | None]:
+def _compare_bits(first: pl.Series, second: pl.Series) -> tuple[float | int | None, ...]:
     n = len(first)
     if not n:
-        return {"answers": 0}
+        return 0, *(None,) * 6
     yes, other_yes, both = int(first.sum()), int(second.sum()), int((first & second).sum())
-    kappa = paired_kappa(both, yes - both, other_yes - both, n - yes - other_yes + both)
-    return {
-        "answers": n,
-        "equal": 100 * float((first == second).sum()) / n,
-        **dict(zip(KAPPA, kappa or (None, None, None), strict=True)),
-        "first_yes": 100 * yes / n,
-        "other_yes": 100 * other_yes / n,
-    }
+    kappa = paired_kappa(both, yes - both, other_yes - both, n - yes - other_yes + both) or (None, None, None)
+    equal = 100 * float((first == second).sum()) / n
+    return n, equal, *kappa, 100 * yes / n, 100 * other_yes / n

@@ -191,7 +191,6 @@ def move_answers_last(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _count_columns() -> list[pl.Expr]:
-    """Return the integer sums of a cell's episodes."""
     correct = pl.col("correct")
     answered = ~pl.col("ending").is_in(UNSCORED) & correct.is_not_null()
     summed = ["turns", *SHARES.values(), "prompt_tokens", "reply_tokens"]

@@ -10,7 +10,7 @@ from orchestrator.report.measures.judge_correction import SOURCES, corrected_sha
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import BITS, average_over_scenarios
 from orchestrator.report.statistics.judge_error import FEWEST_LABELS
-from orchestrator.report.tables.parts import AVERAGE, Row, conditions_of, model_conditions, scenario_table
+from orchestrator.report.tables.parts import AVERAGE, Row, conditions_of, model_conditions, number_cell, scenario_table
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, line
 
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
@@ -85,10 +85,7 @@ def corrected_table(run_data: RunData) -> Table:
     lines = list[Line]()
     for model, condition, part in model_conditions(run_data, _averages(numbers)):
         for row in part.iter_rows(named=True):
-            cells = [
-                *(_share_cell(row, source) for source in SOURCES),
-                TableCell(f"{row['labelled']:,}", row["labelled"]),
-            ]
+            cells = [*(_share_cell(row, source) for source in SOURCES), number_cell(row["labelled"], ",d")]
             lines.append(line(f"{model}, {condition}, {row['bit']}", cells))
     notes = ("Percent of answers with 95% intervals, averaged over scenarios.",)
     heads = columns("model", ("as judged", "by gold answers", "by labels", "labels"))

@@ -60,7 +60,6 @@ def result_tables(rows: pl.DataFrame, baselines: Container[str] = ()) -> Iterato
 
 
 def _without_verdict(rows: pl.DataFrame) -> str:
-    """Return the judges' names and the number of answers without a verdict."""
     if "judged" not in rows.columns or not rows["answered"].sum():
         return ""
     judges = ", ".join(rows["judge"].drop_nulls().unique().sort()) or "nobody"
