@@ -86,7 +86,8 @@ def test_copied_folder_updates_only_its_own_runs(folder, tmp_path):
     shutil.copytree(folder, copy)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "mlflow.db" not in path.name}
     write_run_files(copy, [row(0, acc=2.0)], models=[{"name": "m0"}])
-    subprocess.run([sys.executable, "-m", "orchestrator", "track", str(copy)], cwd=ROOT, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-m", "orchestrator", "track", str(copy)], cwd=ROOT, timeout=120)
+    assert done.returncode == 3, "the copy has neither episodes nor sums"
     copied, original = runs(copy), runs(folder)
 
     assert {run.info.run_id for run in copied} == {run.info.run_id for run in original}
