@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -16,12 +14,8 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from actors.engine.backend import Message
 from actors.engine.hf.backend import ModelAndProcessor
-from actors.engine.hf.template import prompt_text
-from envs.types import ImageRef
 from sweeps.spec import ModelSpec
-from tests.actors.architectures import template
 from tests.actors.tiny import text_only
 
 IDS = torch.tensor([[1, 9, 10, 11]])
@@ -48,23 +42,3 @@ def test_an_adapter_is_added_to_the_weights(tmp_path: Path) -> None:
         model = ModelSpec(name="m", source=str(folder), backend="transformers", gpus=0, dtype="float32", lora=lora)
         with torch.no_grad():
             assert torch.allclose(ModelAndProcessor(model).network(IDS).logits, expected, atol=1e-4)
-
-
-def test_a_template_that_joins_strings_gets_strings(tmp_path: Path) -> None:
-    """Each picture as the processor's own mark, before the text; a template of lists is not disturbed."""
-    tokenizer: Any = ModelAndProcessor(
-        ModelSpec(name="m", source=str(text_only(tmp_path)), backend="transformers", gpus=0)
-    ).tokenizer
-    tokenizer.chat_template = template("phi4_multimodal")
-    processor = SimpleNamespace(tokenizer=tokenizer, chat_template=None, image_token="<|image|>")
-    chat = (
-        Message("user", "Which?", (ImageRef("a"), ImageRef("b"))),
-        Message("assistant", "A."),
-        Message("user", "So?"),
-    )
-
-    assert prompt_text(processor, chat, {}) == (
-        "<|user|><|image|><|image|>Which?<|end|><|assistant|>A.<|end|><|user|>So?<|end|><|assistant|>"
-    )
-    with pytest.raises(TypeError):
-        prompt_text(SimpleNamespace(tokenizer=tokenizer, chat_template=None), chat, {})

@@ -17,7 +17,7 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 
-from actors.engine.backend import Message, Overflow
+from actors.engine.backend import Message
 from actors.engine.registry import open_engine, open_without_weights
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
@@ -67,11 +67,6 @@ def test_vllm_has_no_more_positions_than_its_table(folder: Path, name: str) -> N
         assert len(asyncio.run(front.token_ids(make_request(question(1))))) < CONTEXT
     finally:
         asyncio.run(front.close())
-
-
-def test_transformers_ends_a_long_prompt_as_overflow_unless_the_entry_is_faithful(folder: Path) -> None:
-    with pytest.raises(Overflow, match="the model takes 1024"):
-        played(entry("transformers", folder / "model"), folder, [question(CONTEXT)])
 
 
 def question(words: int) -> Message:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-import polars as pl
 import pytest
 
-from actors.engine.backend import Backend, Overflow, Refused, Reply, Request, ScriptedBackend, Unprocessable
-from actors.playing.play import Episode, play, refusal_ending
+from actors.engine.backend import Backend, Reply, Request, ScriptedBackend
+from actors.playing.play import Episode, play
 from actors.playing.records import episode_row
 from envs.types import Ending
-from orchestrator.report.scores.metrics import score
-from orchestrator.storage.schemas import EPISODES
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, ModelSpec, Protocol
 from tests.envs.games import SAMPLES
-from tests.orchestrator.blocks import CELL, episode
 
 
 def cell(condition: str, max_images: int | None = None, protocol: Protocol = Protocol.MCQA) -> Cell:
@@ -49,12 +45,6 @@ def test_history_ends_where_the_pictures_outgrow_the_entry(bound):
     assert fields["turns"] == bound + 1, "ps counts what was asked for before it overflowed"
 
 
-def test_refusals_keep_their_endings():
-    assert [refusal_ending(problem("x"), Protocol.MCQA) for problem in (Unprocessable, Overflow, Refused)] == [
-        Ending.UNPROCESSABLE, Ending.OVERFLOW, Ending.REFUSED,
-    ]  # fmt: skip
-
-
 class Silent(Backend):
     """Asks, and has spent its tokens before the first word on a turn."""
 
@@ -81,29 +71,3 @@ def test_empty_reply_with_spent_tokens_is_truncated():
 @pytest.mark.parametrize(("text", "finish"), [("", "stop"), ("The picture", "length"), (" ", "length")])
 def test_partial_text_or_natural_end_is_wrong_answer(text, finish):
     assert play_sample(cell("zero-shot"), Silent(1, text, finish)).ending is Ending.WRONG
-
-
-def test_truncated_episodes_are_wrong_and_give_bounds():
-    rows = [
-        episode(1, turns=1),
-        episode(2, ending=Ending.LIMIT, turns=5, suggestions=5, categories=0),
-        episode(3, ending=Ending.OVERFLOW, turns=4, suggestions=3, categories=0),
-        episode(4, ending=Ending.UNPROCESSABLE, turns=0, suggestions=0, categories=0),
-        episode(5, ending=Ending.TRUNCATED, turns=2, suggestions=1, categories=0),
-    ]
-    planned = pl.DataFrame(
-        {
-            "model": ["m"],
-            "scenario": ["QD"],
-            "condition": ["hint"],
-            "protocol": ["mcqa"],
-            "cell": [CELL],
-            "planned": [5],
-        }
-    )
-    scores = score(pl.LazyFrame(rows, schema=EPISODES), planned).row(0, named=True)
-
-    assert (scores["scored"], scores["overflow"], scores["truncated"], scores["errors"]) == (4, 1, 1, 1)
-    assert (scores["acc"], scores["acc_bound"]) == (25.0, 75.0), "what was cut short could all have ended right"
-    assert (scores["loops"], scores["loops_bound"]) == (25.0, 75.0)
-    assert scores["ps"] == (0 + 4 + 3 + 1) / 4

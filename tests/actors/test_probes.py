@@ -14,16 +14,15 @@ from PIL import Image
 
 from actors.engine.backend import Request, Situation
 from actors.engine.registry import open_engine
-from actors.playing.play import play
 from actors.playing.prompts import messages, turn_view
 from envs import SCENARIOS
 from envs.foreign_suggestions import with_swapped_pictures
 from envs.render import GREY
 from envs.samples import load_samples
-from envs.types import NO_PICTURE, Sample
-from sweeps.conditions import CONDITIONS, VARIANTS, Condition
+from envs.types import Sample
+from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.sampling import Sampling
-from sweeps.spec import Cell, ModelSpec
+from sweeps.spec import ModelSpec
 from tests.actors.service import completion, serving
 
 PROBES = ("blank", "swapped", "text-only")
@@ -92,20 +91,3 @@ def test_a_model_reads_the_question_without_a_picture(
     assert all(reply.text for reply in replies)
     assert own == blank == swapped, "they differ in pixels alone"
     assert len(text) < len(own) and [token for token in own if token in set(text)] == text
-
-
-def test_an_episode_without_pictures_goes_on_and_says_so(samples: list[Sample]) -> None:
-    asks = next(option for option in samples[0].options if "cannot" not in option.lower())
-
-    class Asking:
-        async def reply(self, request: Request) -> Any:
-            assert not any(message.images for message in request.messages)
-            return type("R", (), {"text": asks, "finish": "stop"})()
-
-        async def close(self) -> None: ...
-
-    own = Condition(name="mine", picture="none", history=True)
-    for condition in (VARIANTS["text-only"], own):
-        cell = Cell(model=ModelSpec(name="m", source="m"), scenario="COCO", condition=condition)
-        episode = asyncio.run(play(samples[0], cell, Asking(), "k", 0))
-        assert len(episode.turns) > 1 and {turn.image for turn in episode.turns} == {NO_PICTURE}

@@ -8,22 +8,19 @@ from random import Random
 
 import pytest
 
-from actors.engine.backend import Refused, Request, ScriptedBackend
+from actors.engine.backend import Request, ScriptedBackend
 from actors.engine.baselines import Baseline
-from actors.engine.chat_format import function_schema
 from actors.playing.play import Episode, play
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, option_table
 from envs.samples import load_samples
 from envs.tool_calls import call_line, parse_call
-from envs.types import Action, CalledTurn, Ending
+from envs.types import Action, Ending
 from sweeps.conditions import CONDITIONS, VARIANTS
-from sweeps.endpoint import Endpoint
 from sweeps.spec import Cell, ModelSpec, Protocol
 from tests.envs.games import SAMPLES
 
 POLICY = ModelSpec(name="m", source="builtin:oracle", backend="builtin")
-SERVED = ModelSpec(name="s", source="served", backend="openai", endpoint=Endpoint(base_url="http://127.0.0.1:9/v1"))
 
 
 def play_sample(sample, backend, protocol=Protocol.TOOLS, condition="zero-shot", seed=9, model=POLICY) -> Episode:
@@ -98,27 +95,3 @@ def test_policies_take_same_turns_by_calls_and_letters(condition):
             )
             if by_calls.turns[0].turn.option:
                 assert parse_call(by_calls.turns[0].reply.text).name
-
-
-def test_a_service_is_sent_functions_and_a_policy_reads_them_in_the_prompt():
-    requests: list[Request] = []
-    listening = ScriptedBackend(lambda request: requests.append(request) or "abstain()")
-    text, native = (
-        play_sample(SAMPLES["COCO"], listening, model=model, condition="hint") for model in (POLICY, SERVED)
-    )
-
-    assert isinstance(text.turns[0].turn, CalledTurn) and native.ending is Ending.WRONG
-    assert not requests[0].tools and 'move_camera(direction: "left" | "up")' in requests[0].messages[0].text
-    assert [function.name for function in requests[1].tools] == ["move_camera", "abstain", "answer"]
-    assert "move_camera" not in requests[1].messages[0].text and "Hint: " in requests[1].messages[0].text
-    schema = function_schema(requests[1].tools[0])["function"]["parameters"]
-    assert schema["properties"] == {"direction": {"type": "string", "enum": ["left", "up"]}} and schema["required"] == [
-        "direction"
-    ]
-
-
-def test_a_refusal_ends_the_episode_as_in_multiple_choice():
-    def refuse(request: Request) -> str:
-        raise Refused("no")
-
-    assert play_sample(SAMPLES["QD"], ScriptedBackend(refuse)).ending is Ending.REFUSED

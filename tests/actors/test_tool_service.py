@@ -15,13 +15,9 @@ from actors.engine.backend import ModelStopped, Overflow, Reply, Request, Unproc
 from actors.engine.chat_format import MAX_ARGUMENTS
 from actors.engine.openai.backend import UNREADABLE_TRIES, OpenAIBackend
 from actors.engine.openai.reply import MAX_CALLS
-from actors.playing.play import play
-from envs.samples import load_samples
 from envs.tool_calls import Call, Function, parse_call
-from envs.types import Ending
-from sweeps.conditions import CONDITIONS
 from sweeps.endpoint import Endpoint
-from sweeps.spec import Cell, ModelSpec, Protocol
+from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, user
 from tests.actors.hostile import KEY
 from tests.actors.service import Answer, completion, failure, serving
@@ -90,18 +86,11 @@ def test_request_without_functions_is_unchanged_and_call_unreadable(tmp_path):
 READ = {
     "a text": (completion('move_blocks(direction="left")'), Call("move_blocks", {"direction": "left"})),
     "no arguments": (call_answer(call("rewind", "")), Call("rewind", {})),
-    "null arguments": (call_answer(call("rewind", None)), Call("rewind", {})),
-    "finish stop": (call_answer(call("rewind", "{}"), finish="stop"), Call("rewind", {})),
     "two calls": (call_answer(call(), call()), None),
-    "an empty list": (call_answer(content="Well.", finish="stop"), None),
-    "nothing": (completion("", "stop"), None),
     "JSON nonsense": (call_answer(call(arguments='{"direction": ')), None),
-    "a JSON list": (call_answer(call(arguments="[]")), None),
-    "a JSON text": (call_answer(call(arguments='"left"')), None),
     "one name twice": (call_answer(call(arguments='{"direction": "left", "direction": "right"}')), None),
     "nested": (call_answer(call(arguments='{"direction": {"a": ["left"]}}')), None),
     "200,000 deep": (call_answer(call(arguments="[" * 200_000)), None),
-    "an int of 9,000 digits": (call_answer(call(arguments='{"direction": ' + "9" * 9000 + "}")), None),
     "a million characters": (call_answer(call(arguments='{"direction": "' + "l" * 10**6 + '"}')), None),
 }  # fmt: skip
 
@@ -117,9 +106,8 @@ def test_a_reply_is_one_call_or_malformed_of_a_kind(tmp_path, name):
 
 @pytest.mark.parametrize(
     "raw",
-    [{}, "x", 7, [None], ["move_blocks"], [{}], [{"function": None}], [{"function": {}}], [call(name=None)], [call(name=7)],
-     [call(arguments=7)], [call(arguments={"direction": "left"})], [call(arguments=["left"])]],
-)  # fmt: skip
+    ["x", [None], [{"function": None}], [call(name=7)], [call(arguments={"direction": "left"})]],
+)
 def test_calls_outside_protocol_are_retried_then_end_episode(tmp_path, raw):
     problem, bodies = ask_service(tmp_path, lambda *_: call_answer(raw=raw))
 
@@ -147,34 +135,3 @@ def test_service_without_function_calls_gets_the_functions_as_text(tmp_path):
     assert reply.text == written and "without tools" in reply.note and "tool_choice" not in bodies[1]
     assert "- move_blocks(direction: " in json.dumps(bodies[1]["messages"]).replace('\\"', '"')
     assert isinstance(longer, Overflow)
-
-
-def test_an_episode_over_http_is_played_to_its_end_by_calls(tmp_path, demo_data):
-    """The service asks to the left until the turns are spent, or names the answer after one move."""
-    sample = next(iter(load_samples(demo_data, "ROD")))
-
-    def answer(number: int, body: dict[str, Any]) -> Answer:
-        if number == 0:
-            return call_answer(call())
-        values = body["tools"][-1]["function"]["parameters"]["properties"]["category"]["enum"]
-        return (
-            call_answer(call("answer", json.dumps({"category": sample.answer.removesuffix(".")})))
-            if values
-            else completion("")
-        )
-
-    async def run():
-        async with serving(answer) as service:
-            spec = model(service.url)
-            backend = OpenAIBackend(spec, demo_data)
-            cell = Cell(model=spec, scenario="ROD", condition=CONDITIONS["zero-shot"], protocol=Protocol.TOOLS)
-            try:
-                return await play(sample, cell, backend, "key", 9)
-            finally:
-                await backend.close()
-
-    episode = asyncio.run(run())
-    assert episode.ending is Ending.CORRECT
-    assert [turn.turn.option for turn in episode.turns][1] == sample.answer and episode.turns[
-        0
-    ].turn.turn.move == "left"

@@ -138,30 +138,6 @@ def thinker(folder: Path, reply: Sequence[str], opened: bool = False) -> Path:
     return folder
 
 
-def instructblip(folder: Path, seed: int = 0) -> Path:
-    """A random InstructBLIP: no chat template, one picture a prompt, an inner language model that generates."""
-    import torch
-    from transformers import InstructBlipConfig, InstructBlipForConditionalGeneration, InstructBlipProcessor
-    from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
-
-    pictures = BlipImageProcessorPil(size={"height": 32, "width": 32})
-    processor = InstructBlipProcessor(pictures, _tokenizer(), _tokenizer(), num_query_tokens=4)
-    layers = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    text = {"model_type": "llama", "vocab_size": len(processor.tokenizer), "num_key_value_heads": 2, **layers}
-    text |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.2}
-    config = InstructBlipConfig(
-        vision_config={"image_size": 32, "patch_size": 8, **layers},
-        qformer_config={"vocab_size": 400, "encoder_hidden_size": 32, **layers},
-        text_config=text,
-        num_query_tokens=4,
-        image_token_index=processor.tokenizer.convert_tokens_to_ids("<image>"),
-    )
-    torch.manual_seed(seed)
-    InstructBlipForConditionalGeneration(config).save_pretrained(folder)
-    processor.save_pretrained(folder)
-    return folder
-
-
 def _tokenizer(adds_start: bool = False):  # type: ignore[no-untyped-def]
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast

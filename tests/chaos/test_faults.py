@@ -52,20 +52,6 @@ def test_a_worker_that_hangs_is_replaced_and_does_not_stay(
     check_survival("SIGSTOP of a worker", out)
 
 
-def test_a_node_leaves_gracefully(ground, sweep_file, undisturbed, check_survival, tmp_path):
-    out = tmp_path / "run"
-    process = ground.start("run", sweep_file, "--output", out)
-    try:
-        wait_until_playing(out, process)
-        ground.remove_second()
-        done = finish_process(process)
-    finally:
-        ground.restore_second()
-
-    assert done.returncode == 0, done.stderr
-    check_survival("a node removed (SIGTERM)", out)
-
-
 def test_a_preempted_node_is_emptied_before_it_dies(ground, demo_data, tmp_path):
     """Ray announces that the cloud takes the node: what plays there ends and is stored, and no worker is lost with it."""
     copies, out, raylet = 3 * COPIES, tmp_path / "run", ground.raylet(ground.second)
@@ -195,9 +181,8 @@ class SmallDisk:
             subprocess.run(["umount", str(self.folder)], check=True)
 
 
-@pytest.mark.parametrize("table", ["episodes", "turns"])
-def test_a_corrupted_part_is_played_again(ground, sweep_file, undisturbed, check_survival, tmp_path, table):
-    out = tmp_path / "run"
+def test_a_corrupted_part_is_played_again(ground, sweep_file, undisturbed, check_survival, tmp_path):
+    out, table = tmp_path / "run", "turns"
     process = ground.start("run", sweep_file, "--output", out)
     wait_until_playing(out, process, more_than=1)
     process.send_signal(signal.SIGTERM)

@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.benchmark import copy_benchmark
 from tests.simulation import bucket_mutants, store_mutants  # noqa: F401 - they register their mutants
 from tests.simulation.mutants import MUTANTS, planted
-from tests.simulation.schedule import Schedule, draw, shrink
+from tests.simulation.schedule import Schedule, draw
 from tests.simulation.scripted import SAMPLES, Benchmark
 from tests.simulation.world import World
 
@@ -56,11 +56,6 @@ def failure(world: World, schedule: Schedule) -> str:
     return ""
 
 
-def shrunk(world: World, schedule: Schedule, reason: str) -> Schedule:
-    """Return the schedule with the fewest faults that still fails in the same way."""
-    return shrink(schedule, lambda shorter: failure(world, shorter)[:40] == reason[:40])
-
-
 def play_seeds(seeds: int, first: int) -> int:
     """Play the storms of these seeds; return 1 if one fails."""
     failed = 0
@@ -71,9 +66,8 @@ def play_seeds(seeds: int, first: int) -> int:
             schedule = draw(seed)
             if reason := failure(world, schedule):
                 failed += 1
-                small = shrunk(world, schedule, reason)
                 print(
-                    f"# seed {seed}: {reason}\n{small}\n" + "\n".join(f"# {line}" for line in world.trace), flush=True
+                    f"# seed {seed}: {reason}", schedule, *(f"# {line}" for line in world.trace), sep="\n", flush=True
                 )
     seconds = time.perf_counter() - started
     print(f"{seeds} seeds, {failed} failed, {seconds:.1f} s, {60 * seeds / seconds:.0f} seeds a minute")
@@ -90,22 +84,15 @@ def find_mutant(world: World, name: str, seeds: int) -> tuple[int, str] | None:
     return None
 
 
-def shrink_mutant(world: World, name: str, seed: int, reason: str) -> Schedule:
-    """Return the fewest faults of a seed that find a planted bug."""
-    with planted(name):
-        return shrunk(world, draw(seed), reason)
-
-
 def find_mutants(seeds: int) -> int:
-    """Print the first seed that finds each planted bug, and how few faults it needs; return 1 if one is not found."""
+    """Print the first seed that finds each planted bug; return 1 if one is not found."""
     missed = 0
     with new_world() as world:
         for name in MUTANTS:
             outcome = find_mutant(world, name, seeds)
             missed += outcome is None
-            events = len(shrink_mutant(world, name, *outcome).events) if outcome else "-"
             seed, reason = outcome or (seeds, "NOT FOUND")
-            print(f"| {name} | {seed} | {events} | {reason[:90]} |", flush=True)
+            print(f"| {name} | {seed} | {reason[:90]} |", flush=True)
     return min(missed, 1)
 
 

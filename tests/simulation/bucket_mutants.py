@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from orchestrator.object_store import run_location, uploader
 from orchestrator.object_store.bucket import Bucket, StoredObject
@@ -33,20 +32,6 @@ def _() -> list[Patch]:
     return [(Bucket, "_check_stored", lambda bucket, name, content, response: None)]
 
 
-@mutant("the end of an attempt does not wait for its upload")
-def _() -> list[Patch]:
-    real = Uploader.upload_round
-    return [(Uploader, "upload_round", lambda up, everything: not everything and real(up, everything))]
-
-
-@mutant("a file that changed after its upload is not uploaded again")
-def _() -> list[Patch]:
-    def changed(up: Uploader, local: Any) -> list[str]:
-        return [name for name in local if not uploader.parse_part(name) and name not in up._uploaded_states]
-
-    return [(Uploader, "_changed", changed)]
-
-
 @mutant("a list of the bucket counts as complete")
 def _() -> list[Patch]:
     def list_run(bucket: Bucket) -> Mapping[str, StoredObject]:
@@ -63,8 +48,3 @@ def _() -> list[Patch]:
 @mutant("the lock of a driver counts as abandoned at once")
 def _() -> list[Patch]:
     return [(WriterLock, "_wait_for_silence", lambda lock, old, say: True)]
-
-
-@mutant("the lock stays in the bucket")
-def _() -> list[Patch]:
-    return [(WriterLock, "release", lambda lock: lock._released.set())]

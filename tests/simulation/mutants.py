@@ -1,6 +1,6 @@
 """Planted bugs of ordering and bookkeeping: the simulation must find each.
 
-``python -m tests.simulation mutants [SEEDS]`` prints the first seed of each, and how few faults it needs.
+``python -m tests.simulation mutants [SEEDS]`` prints the first seed of each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orchestrator.execution.result_sink import ResultSink
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.scheduling.nodes import Nodes
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.storage import checksums, episode_store, part_files, safe_write, verdict_store
+from orchestrator.storage import episode_store, part_files, safe_write
 from orchestrator.storage.episode_store import EpisodeStore
 
 Patch = tuple[Any, str, Callable[..., Any]]
@@ -56,25 +56,6 @@ def _() -> list[Patch]:
     return [(safe_write, "prepare", prepare), (safe_write, "prepare_table", prepare_table)]
 
 
-@mutant("the name of a file is not flushed")
-def _() -> list[Patch]:
-    return [(safe_write, "_flush_names", lambda folder: None)]
-
-
-@mutant("what the program removes is not recorded")
-def _() -> list[Patch]:
-    return [(checksums, "record_removals", lambda folder, files: None)]
-
-
-@mutant("sums are not flushed")
-def _() -> list[Patch]:
-    def append(path: Path, lines: bytes) -> None:
-        with path.open("ab") as file:
-            file.write(lines)
-
-    return [(safe_write, "append", append)]
-
-
 @mutant("a merge deletes the old parts first")
 def _() -> list[Patch]:
     def merge(store: EpisodeStore, files: part_files.PartFiles, group: list[part_files.Part]) -> None:
@@ -93,11 +74,6 @@ def _() -> list[Patch]:
     usable = lambda path, schema, sums: path.stat().st_size > 0  # noqa: E731
     no_flush = MUTANTS["the bytes of a file are not flushed before its name"]()
     return [(part_files, "is_usable", usable), *no_flush]
-
-
-@mutant("a part gets the number of an earlier one")
-def _() -> list[Patch]:
-    return [(episode_store, "next_number", lambda folder, tables: 1)]
 
 
 @mutant("an episode that waits in the buffer counts as stored")
@@ -120,11 +96,6 @@ def _() -> list[Patch]:
             queue.verdicts.flush()
 
     return [(JudgeQueue, "flush", flush)]
-
-
-@mutant("a verdict part replaces the one before")
-def _() -> list[Patch]:
-    return [(verdict_store, "next_number", lambda folder, tables: 1)]
 
 
 # -- the sink and the judge --------------------------------------------------------------------------------------------
@@ -189,17 +160,6 @@ def _() -> list[Patch]:
         real(schedule, group, ordinals)
 
     return [(Scheduler, "_suspect", suspect)]
-
-
-@mutant("what a lease did not deliver is not queued again")
-def _() -> list[Patch]:
-    def on_lease_end(schedule: Scheduler, slot: int, lease: int, now: float = 0.0) -> Any:
-        if slot in schedule.slots:
-            schedule.slots[slot].leases[lease] = {}
-        return real(schedule, slot, lease, now)
-
-    real = Scheduler.on_lease_end
-    return [(Scheduler, "on_lease_end", on_lease_end)]
 
 
 @mutant("a silent worker is not dropped")

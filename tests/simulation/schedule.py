@@ -1,13 +1,12 @@
-"""The faults of one run, as data: drawn from a seed, printed, and shrunk to the few that make it fail."""
+"""The faults of one run, as data: drawn from a seed and printed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 MOST_EVENTS = 20
-"""Events of a shrunk schedule at most; a storm has no more either."""
+"""Events of a storm at most."""
 STORM_S = 9.0
 """Virtual seconds of an attempt in which faults begin; an undisturbed run takes about as long."""
 STEPS, OPERATIONS, ITEMS = 850, 100, 20
@@ -149,29 +148,3 @@ def _bucket_events(attempt: int, chance: Random) -> list[Event]:
 
 def _numbered(attempt: int, kind: str, chance: Random, size: int) -> Event:
     return Event(attempt, kind, chance.randint(1, size * NUMBERED[kind]), round(chance.uniform(0.1, 20), 2))
-
-
-def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
-    """Leave out attempts, halves of the events and then single ones, as long as the schedule still fails."""
-    events: Sequence[Event] = _leave_out_attempts(schedule, fails).events
-    size = max(1, len(events) // 2)
-    while size:
-        index = 0
-        while index < len(events):
-            fewer = (*events[:index], *events[index + size :])
-            if fails(Schedule(schedule.seed, fewer)):
-                events = fewer
-            else:
-                index += size
-        size //= 2
-    return Schedule(schedule.seed, tuple(events))
-
-
-def _leave_out_attempts(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
-    """Leave out whole attempts, whose numbers the later ones get, as long as the schedule still fails."""
-    for left_out in reversed(range(schedule.attempts)):
-        kept = (event for event in schedule.events if event.attempt != left_out)
-        moved = (replace(event, attempt=event.attempt - (event.attempt > left_out)) for event in kept)
-        if fails(fewer := Schedule(schedule.seed, tuple(moved))):
-            schedule = fewer
-    return schedule

@@ -10,10 +10,10 @@ import pytest
 from orchestrator.storage.checksums import read_sums
 from orchestrator.storage.manifest import find_faults
 from tests.orchestrator.storage.test_flipped_bits import flip_bit
-from tests.simulation.__main__ import failure, find_mutant, new_world, shrink_mutant
+from tests.simulation.__main__ import failure, find_mutant, new_world
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.replacements import simulated
-from tests.simulation.schedule import Event, Schedule, draw, shrink
+from tests.simulation.schedule import Event, Schedule, draw
 from tests.simulation.scripted import MORE_SAMPLES
 from tests.simulation.world import SimulatedRun
 
@@ -69,38 +69,13 @@ def test_a_run_is_the_same_each_time(world, seed):
 
 
 @pytest.mark.slow
-def test_a_planted_bug_is_found_and_its_schedule_is_short_and_a_test(world):
-    name = "what a lost worker had is not queued again"
-    seed, reason = find_mutant(world, name, seeds=40)
-    small = shrink_mutant(world, name, seed, reason)
+def test_a_planted_bug_is_found_and_its_schedule_is_a_test(world):
+    seed, reason = find_mutant(world, "what a lost worker had is not queued again", seeds=40)
 
-    assert "episodes of" in reason and "are missing" in reason and 1 <= len(small.events) <= 3
-    names = {"Event": Event, "Schedule": Schedule, "AssertionError": AssertionError}
-    exec(str(small), names)
+    assert "episodes of" in reason and "are missing" in reason
+    names = {"Event": Event, "Schedule": Schedule}
+    exec(str(draw(seed)), names)
     names[f"test_seed_{seed}"](world)  # without the bug it passes
-
-
-def test_shrinking_keeps_only_the_faults_that_matter():
-    events = tuple(Event(0, "stop", float(number)) for number in range(16))
-
-    small = shrink(Schedule(0, events), lambda schedule: {3.0, 11.0} <= {event.at for event in schedule.events})
-
-    assert [event.at for event in small.events] == [3.0, 11.0]
-
-
-def test_shrinking_moves_faults_into_earlier_attempts():
-    """Without the death in the first attempt, nothing is left to play in the second one."""
-    events = (Event(0, "kill at step", 9), Event(1, "stop", 3.0), Event(2, "poison", 1.0))
-
-    small = shrink(
-        Schedule(0, events),
-        lambda schedule: (
-            all(any(event.attempt == n for event in schedule.events) for n in range(schedule.attempts))
-            and any(event.kind == "poison" for event in schedule.events)
-        ),
-    )
-
-    assert small.events == (Event(0, "poison", 1.0),)
 
 
 def test_a_pause_outlives_the_driver_and_ends_when_it_is_resumed(larger_world):
@@ -174,13 +149,6 @@ def test_a_run_folder_that_is_moved_while_it_is_written_ends_the_run_with_a_sent
     """Found by seed 6: it was a traceback."""
     larger_world.undisturbed(6)
     larger_world.play(Schedule(6, (Event(0, "move folder", 9.09),)))
-    assert any("was moved or removed while it was written" in line for line in larger_world.trace), larger_world.trace
-
-
-def test_a_paused_run_whose_folder_is_moved_ends_with_a_sentence(larger_world):
-    """Found by seed 22 with fewer samples: it waited for ever for the command that resumes it."""
-    larger_world.undisturbed(0)
-    larger_world.play(Schedule(0, (Event(0, "pause", 2.0, 0.9), Event(0, "move folder", 20.0))))
     assert any("was moved or removed while it was written" in line for line in larger_world.trace), larger_world.trace
 
 

@@ -80,12 +80,6 @@ def test_nothing_is_sent_before_preview_and_confirmation(hub, folder):
     assert hub.asked == [f"GET /api/datasets/{NAME}"] and not hub.files
 
 
-def test_a_new_data_set_is_private_unless_asked(hub, folder):
-    assert prepare_upload([folder], NAME).private is True
-    assert prepare_upload([folder], NAME, public=True).private is False
-    assert list(prepare_upload([folder], NAME).lines())[-1].endswith("to the private data set lab/runs (new)")
-
-
 def test_previewed_files_arrive_and_nothing_else(hub, folder, tmp_path):
     done = cli(folder, tmp_path / "report.html", "--to", NAME, "--yes")
 

@@ -5,7 +5,6 @@ import tomli_w
 
 from actors.engine.baselines import Baseline
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.formats import markdown
 from proactive_learn import table
 from proactive_learn.run_files import claim, model_entry
 from proactive_learn.settings import train_table
@@ -44,23 +43,3 @@ def test_changes_are_paired_and_grouped_by_what_was_trained(run):
     assert {name: row["n"] for name, row in changes.items()} == {"trained": 20, "unseen": 50}
     for row in changes.values():
         assert row["difference"] == 100 and 0 < row["low"] < 100 == row["high"]
-
-
-def test_tables_are_rendered_with_the_papers_beside_them(run):
-    text = "\n".join(map(markdown, table.learning_tables(run)))
-
-    assert "| after | ROD | VSOD | MVP-N | IN-C | QD\\* | CIT | COCO\\* | avg |" in text
-    assert "| rp 0.75, base-rp-0.75, unseen | 50 | +100.0 \\[" in text
-    assert "Qwen2.5-VL-3B in the paper" in text and "37.4 / 0.9" in text
-
-
-def test_the_papers_averages_are_means_of_its_scenarios():
-    names = ["QD", "COCO", "ROD", "VSOD", "MVP-N", "IN-C", "CIT"]
-    for row in table.published_rows().iter_rows(named=True):
-        assert sum(row[f"{name} acc"] for name in names) / 7 == pytest.approx(row["avg acc"], abs=0.1)
-
-
-def test_a_run_without_trained_models_has_no_tables(run):
-    base_only = run.sweep.model_copy(update={"models": run.sweep.models[:1]})
-
-    assert table.trained_models(base_only.models) == [] and len(table.learning_tables(run)) == 3

@@ -1,7 +1,6 @@
 """States come from the path of a correct player, rewards from the game's verdict, and no state from a test sample."""
 
 import io
-from collections import Counter
 from dataclasses import replace
 
 import polars as pl
@@ -9,7 +8,6 @@ import pytest
 from PIL import Image
 
 from envs import SCENARIOS
-from envs.render import Renderer
 from envs.types import Action
 from proactive_demo.drawing import draw
 from proactive_learn.settings import TrainError, train_table
@@ -29,14 +27,6 @@ def sweep(folder):
     return build({"data": str(folder), "models": ["uniform"]}, "x.toml")
 
 
-def test_each_sample_has_one_hidden_and_one_clear_state(states):
-    kinds = Counter((state.scenario, state.sample.id, state.kind) for state in states)
-
-    for scenario, number in {(state.scenario, state.sample.id) for state in states}:
-        assert kinds[scenario, number, "hidden"] == kinds[scenario, number, "clear"] == 1
-    assert len({state.key for state in states}) == len(states)
-
-
 def test_rewards_are_the_games_verdict(states):
     for state in states:
         game = SCENARIOS[state.scenario]
@@ -48,13 +38,6 @@ def test_rewards_are_the_games_verdict(states):
             assert state.outcome(ask).is_suggestion and state.outcome(ask).action is Action.SUGGESTION
         if game.answerable(state.sample, state.state):
             assert state.outcome(state.sample.answer).reward(0.25) == 1.0
-
-
-def test_a_hint_changes_the_question_and_not_the_picture(states):
-    plain, hinted = states[0].job(), states[0].job(hint=True)
-
-    assert "Hint:" in hinted.request.messages[0].text and "Hint:" not in plain.request.messages[0].text
-    assert list(plain.pictures) == list(hinted.pictures) == list(plain.request.messages[0].images)
 
 
 def test_each_pass_visits_every_state_once_in_an_order_of_the_seed():
@@ -79,11 +62,6 @@ def test_test_samples_are_refused_by_their_pictures(demo_data, tmp_path, renamed
         refuse_test_pictures([*own, stolen], NAMES, sweep(demo_data), "other")
     with pytest.raises(TrainError, match=r"hf://a/b must be a local folder"):
         refuse_test_pictures(own, NAMES, sweep("hf://a/b"), "mine")
-
-
-def test_a_missing_picture_is_reported(states, tmp_path):
-    with pytest.raises(TrainError, match=r"cannot be shown: .*`proactive-sweep data check`"):
-        replace(states[0], renderer=Renderer(tmp_path)).job()
 
 
 def test_a_sample_that_shows_its_answer_at_once_has_one_clear_state():
@@ -121,18 +99,6 @@ def test_a_row_of_the_split_is_a_state_with_the_games_verdicts(tmp_path):
         ("Dog.", 0.0, Action.CATEGORY), ("B", 0.0, Action.ABSTENTION), ("no idea", 0.0, Action.UNPARSABLE),
     ):  # fmt: skip
         assert (state.outcome(reply).reward(0.5), state.outcome(reply).action) == (reward, action), reply
-
-
-def test_camera_moves_belong_to_coco(tmp_path):
-    options = ["Move the camera to the left.", *OPTIONS[1:]]
-
-    assert split_states(tmp_path, options=options, proactive_actions=options[:1])[0].scenario == "COCO"
-
-
-def test_rows_are_drawn_by_seed(tmp_path):
-    keys = [[state.key for state in split_states(tmp_path, 5, seed)] for seed in (0, 0, 1)]
-
-    assert len(set(keys[0])) == 5 and keys[0] == keys[1] != keys[2]
 
 
 def test_the_split_has_no_hints_and_only_pictures_that_open(tmp_path):

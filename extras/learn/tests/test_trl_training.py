@@ -199,10 +199,3 @@ def test_ctrl_c_keeps_a_checkpoint_and_a_damaged_one_is_refused(finished_run, ow
 def test_a_layer_that_is_missing_is_named_with_those_there(own, tmp_path):
     with pytest.raises(TrainError, match=r"has no layer q_porj; name some of .*q_proj.* as train.lora.targets"):
         train(tmp_path / "run", [*own, 'train.lora.targets=["q_porj"]'])
-
-
-def test_each_process_takes_whole_groups(own, tmp_path, monkeypatch):
-    from proactive_learn.verdict_trainer import grpo_config
-
-    with pytest.raises(TrainError, match="does not give each of 3 processes whole groups of 8"):
-        grpo_config(settings.load(DEMO, own).train, tmp_path, 3)

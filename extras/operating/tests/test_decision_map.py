@@ -107,30 +107,6 @@ def test_late_and_early_decisions_cost_one_turn_of_regret(planted_run):
     assert {cell.text for _, *cells in grid.rows for cell in cells} == {"0 / 100; 2.0"}
 
 
-def test_oracle_has_no_regret(policy_run):
-    decision_map = decisions(read_run(policy_run))
-    rows = decision_map.episodes.filter(model="oracle")
-
-    assert rows.height == 70 and decision_map.samples.filter(model="oracle")["needed"].null_count() == 0
-    assert not rows["asked_knowing"].any() and not rows["answered_unknowing"].any()
-    assert set(rows["regret_late"]) == {0} and set(rows["regret_early"]) == {None}
-
-
-def test_always_asking_regrets_questions_about_known_samples(policy_run, all_samples):
-    """Without options, the model names the first category, so it knows a sample in all views or in none."""
-    run_data = read_run(policy_run)
-    suggestions = run_data.episodes.filter(model="always-ask", condition="zero-shot").select("key", "suggestions")
-    rows = decisions(run_data).episodes.filter(model="always-ask").join(suggestions, on="key")
-    first = {(name, s.id): s.answer == s.categories[0] for name, samples in all_samples.items() for s in samples}
-
-    assert any(first.values())
-    for row in rows.iter_rows(named=True):
-        knew = first[row["scenario"], row["sample_id"]]
-        expected = row["suggestions"] - (row["scenario"] == "ROD") if knew else 0
-        assert row["regret_late"] == expected, "nothing counts at ROD's first turn, so asking there is right"
-        assert not (knew and row["answered_unknowing"]) and row["regret_early"] is None
-
-
 def test_decision_map_changes_no_other_figure(policy_run, demo_data, tmp_path):
     alone = read_run(play_sweep(tmp_path / "run", sweep(demo_data, POLICIES, ["zero-shot"])))
     both = read_run(policy_run)

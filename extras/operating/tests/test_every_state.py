@@ -15,14 +15,13 @@ pytest.importorskip("transformers", reason="the embedded model needs transformer
 import torch
 
 from actors.engine.backend import Request
-from actors.engine.baselines import Baseline
 from actors.engine.batching import Job
 from actors.engine.hf.backend import TransformersBackend
 from actors.engine.registry import open_engine
 from actors.playing.play import Episode, play
 from actors.playing.records import episode_row
 from envs.samples import load_samples
-from proactive_operating.option_scores import SAMPLES, ScoredReply, log_sum, sum_scores
+from proactive_operating.option_scores import ScoredReply
 from proactive_operating.reply_scores import ReplyScore, score_replies
 from proactive_operating.rules import EveryState
 from proactive_operating.state_graph import build_graph
@@ -108,30 +107,3 @@ def test_the_greedy_option_is_the_greedy_reply(engine: TransformersBackend, epis
         assert isinstance(scored, ScoredReply)
         best = next(index for index, option in enumerate(scored.options) if option.greedy)
         assert (*build_graph(episode.sample, EVERY_STATE).questions[number].options, "")[best] == reply.text
-
-
-def test_an_engine_without_probabilities_is_sampled_and_named_so(demo_data: Path) -> None:
-    sample = load_samples(demo_data, "COCO")[0]
-    played = asyncio.run(play(sample, cell("uniform", "COCO"), Baseline("uniform"), "key", seed=1))
-    rows = played.options
-    assert {row.samples for row in rows} == {SAMPLES}
-    assert not any(row.greedy for row in rows)
-    for number in range(len(played.turns)):
-        shares = [math.exp(row.log_probability) * SAMPLES for row in rows if row.turn == number]
-        assert shares == pytest.approx([round(share) for share in shares])
-        assert sum(shares) == pytest.approx(SAMPLES)
-
-
-def test_forms_of_one_option_are_summed_and_the_rest_is_the_residual() -> None:
-    scores = [ReplyScore(math.log(share), share == 0.4) for share in (0.4, 0.1, 0.2)]
-    first, second, nothing, residual = sum_scores(3, [0, 0, 1], scores)
-    assert math.exp(first.log_probability) == pytest.approx(0.5)
-    assert first.greedy and not second.greedy
-    assert nothing.log_probability == -math.inf == log_sum([])
-    assert math.exp(residual.log_probability) == pytest.approx(0.3)
-    assert not residual.greedy
-    assert sum_scores(1, [0], [replace_greedy(scores[0])])[-1].greedy
-
-
-def replace_greedy(score: ReplyScore) -> ReplyScore:
-    return score._replace(greedy=False)

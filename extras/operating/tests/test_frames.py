@@ -79,11 +79,3 @@ def test_a_first_picture_whose_category_does_not_count_is_known_a_move_later():
     assert moves.moves_to_known(first, 0, set()) is None
     shortest = [moves.moves_to_known(first, 0, {picture}) for picture in moves.neighbors]
     assert sorted(shortest) == sorted([2, *(min(n, 14 - n) for n in range(1, 14))])
-
-
-def test_of_two_pictures_as_near_the_lower_frame_stands_in():
-    video, game = replace(VIDEO, frames=64, first_frame=3, reference_frame=1), SCENARIOS["VSOD"]
-    frames = {game.image(video, state).key: state.frame for state in reachable_states(video)}
-    asked = {frames[picture]: frames[other] for picture, other in Moves.from_sample(video).stand_ins.items()}
-
-    assert asked[4] == 3 and asked[3] == 3 and asked[2] == 1 and asked[0] == 1

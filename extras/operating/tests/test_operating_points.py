@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 
 from actors.engine.backend import Backend, Reply, Request
-from actors.engine.registry import open_engine
 from envs import SCENARIOS
 from envs.errors import RunFolderError
 from envs.scenario import suggestions
@@ -28,7 +27,6 @@ from proactive_operating.reply_scores import ReplyScore, ScoredReplies
 from proactive_operating.results import add_columns
 from proactive_operating.splits import operating_splits, split_between
 from proactive_operating.tables import exact_table
-from sweeps.registry import registry
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 MODEL = {"source": "x", "backend": "transformers", "gpus": 0}
@@ -210,13 +208,6 @@ def test_a_curve_after_thoughts_is_reported_as_not_exact(demo_data: Path, tmp_pa
     assert not any("the engine gives no probabilities" in note for note in notes)
 
 
-def test_without_the_samples_there_are_no_curves(greedy_run: RunData) -> None:
-    bare = RunData(
-        greedy_run.folder, greedy_run.sweep, greedy_run.planned, greedy_run.episodes, {}, asked=greedy_run.asked
-    )
-    assert operating_points(bare).is_empty() and operating_splits(bare).is_empty()
-
-
 def test_without_probabilities_and_in_one_order_there_is_a_table(demo_data: Path, tmp_path: Path) -> None:
     one_order = {"name": "one-order", "every_state": True, "orders": 0}
     wanted = sweep(
@@ -229,21 +220,3 @@ def test_without_probabilities_and_in_one_order_there_is_a_table(demo_data: Path
         part = replace(run, asked=run.asked.filter(**names))
         tables = {table.name: table for table in report_tables(part)}
         assert tables["operating"].rows, names
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_the_embedded_models_play_their_exact_greedy_values_in_every_scenario(demo_data: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="the embedded model needs torch (extra `transformers`)")
-    pytest.importorskip("transformers", reason="the embedded model needs transformers (extra `transformers`)")
-    models = ["embedded", "embedded-asks"]
-    wanted = sweep(
-        demo_data, models, ["zero-shot", "one-order"], selection={"limit": 2},
-        condition=[{"name": "one-order", "every_state": True, "orders": 0}],
-    )  # fmt: skip
-    engines = {name: open_engine(registry()[name], demo_data) for name in models}
-    rows = exact_and_played(read_run(play_sweep(tmp_path / "run", wanted, backends=engines)))
-    assert rows.height == 14 and (rows["point"] == "greedy").all()
-    assert rows["exact_acc"].to_list() == rows["played_acc"].to_list()
-    assert rows["exact_ps"].to_list() == pytest.approx(rows["played_ps"].to_list())
-    assert rows["played_ps"].max() > 1.0, "models that ask were played"  # type: ignore[operator]

@@ -1,6 +1,5 @@
 """Summaries of a scenario's samples, the measures computed from them, and their intervals, on cases worked by hand."""
 
-import math
 from random import Random
 from types import SimpleNamespace
 
@@ -9,16 +8,15 @@ import pytest
 from planted_curves import planted
 
 from envs.samples import load_samples
-from proactive_operating.knowledge import Signals, collect_signals, detect, detect_draws, recognition
+from proactive_operating.knowledge import Signals, detect, detect_draws
 from proactive_operating.measures import detection_measures, exact_measures, own_measures
-from proactive_operating.policy import BIASES, NEUTRAL_INDEX, QuestionPolicy, log_odds, only, persistent, shifted
+from proactive_operating.policy import BIASES, NEUTRAL_INDEX, QuestionPolicy, shifted
 from proactive_operating.state_graph import StateGraph, build_graph
 from proactive_operating.summary import Curve, summarize
 from proactive_operating.values import (
     Values,
     can_end_right,
     count_suggestions,
-    greedy_values,
     sample_values,
     well_timed_accuracy,
 )
@@ -34,17 +32,6 @@ def question(*chances: float) -> QuestionPolicy:
     return QuestionPolicy(np.array(chances), SUGGESTS, NAMES, RIGHT, -2)
 
 
-def test_odds_of_asking_are_finite_and_include_what_is_unreadable():
-    assert log_odds(question(0.2, 0.3, 0.1)) == pytest.approx(math.log(0.2 / 0.8))
-    assert log_odds(question(1, 0, 0)) == -log_odds(question(0, 1, 0)) == pytest.approx(math.log(1e300))
-
-
-def test_recognition_is_the_share_of_the_right_category_among_categories():
-    assert recognition(question(0.5, 0.3, 0.1)) == pytest.approx(0.75)
-    assert recognition(question(1, 0, 0)) == 0.5, "a model that never names a category names each alike"
-    assert only(question(0.2, 0.6, 0.2), NAMES) == pytest.approx([0, 0.75, 0.25])
-
-
 def test_the_ends_of_a_curve_never_ask_and_only_ask():
     ends = np.array([-np.inf, 0, np.inf])
 
@@ -57,13 +44,6 @@ def test_the_ends_of_a_curve_never_ask_and_only_ask():
     assert (BIASES[1], BIASES[NEUTRAL_INDEX], BIASES[-2]) == (-30, 0, 30)
 
 
-def test_persistent_play_keeps_a_question_at_which_nothing_remains():
-    whole, unreadable = persistent((question(0.2, 0.2, 0.1), question(0, 0, 0)))
-
-    assert whole.probabilities == pytest.approx([0.4, 0.4, 0.2])
-    assert list(unreadable.probabilities) == [0, 0, 0]
-
-
 def test_detection_counts_ties_half_and_weighs_samples():
     signals = Signals(np.array([0, 0, 1, 1]), np.array([-1.0, 3, 1, 1]), np.zeros(4))
     known = np.array([True, False, True, False])
@@ -72,15 +52,6 @@ def test_detection_counts_ties_half_and_weighs_samples():
     auc, neutral = detect_draws(signals, known, np.array([[1.0, 1], [1, 0], [0, 1]] * 40))
     assert auc == pytest.approx(np.array([0.875, 1, 0.5] * 40)) and neutral == pytest.approx([-1, -1, -1] * 40)
     assert np.isnan(detect(signals, np.ones(4, dtype=bool))).all()
-
-
-def test_signals_are_of_questions_at_which_something_can_be_asked():
-    silent = question(0, 1, 0)._replace(suggests=np.zeros(3, dtype=bool))
-    signals = collect_signals([(silent, question(0.5, 0.4, 0.1)), (question(0.2, 0.2, 0.6),)])
-
-    assert signals.sample.tolist() == [0, 1] and signals.sample.dtype.kind == "i"
-    assert signals.odds == pytest.approx([0, math.log(0.25)]) and signals.recognition == pytest.approx([0.8, 0.25])
-    assert collect_signals([(silent,)]).sample.tolist() == []
 
 
 def test_measures_weigh_samples():
@@ -157,22 +128,3 @@ def test_the_best_timing_waits_only_for_a_better_chance():
     assert well_timed_accuracy(graph, (asking(), sure), chooses=True) == 1.0
     assert well_timed_accuracy(graph, (asking(), asking())) == 0.5
     assert can_end_right(graph) and not can_end_right(StateGraph(None, (), (0,), ((-3, -3, -2, -2),)))
-
-
-@pytest.mark.parametrize(("best", "values"), [(2, (1.0, 0)), (3, (0.0, 0)), (1, (0.0, 1)), (-1, (0.0, 0)), (-2, None)])
-def test_greedy_play_follows_the_greedy_option(best, values):
-    graph = StateGraph(None, (), (0, 1), ((1, 1, -1, -2), (-3, -3, -1, -2)))
-    last = asking(3)
-
-    assert greedy_values(graph, (asking(best), last)) == values
-    assert (
-        greedy_values(graph, (asking(0), asking(2))) == (1.0, 1) and greedy_values(graph, (asking(0), asking())) is None
-    )
-
-
-def test_a_suggestion_at_the_turn_limit_ends_with_nothing():
-    """A quarter of the suggestions ends at the limit, the others lead to the sure answer."""
-    sure = asking()._replace(probabilities=np.array([0, 0, 1.0, 0]))
-    graph = StateGraph(None, (), (0, 1), ((-3, 1, -1, -2), (-3, -3, -1, -2)))
-
-    assert well_timed_accuracy(graph, (asking(), sure)) == pytest.approx(0.75)

@@ -16,7 +16,6 @@ from proactive_operating.policy import (
     BIASES,
     NEUTRAL_INDEX,
     QuestionPolicy,
-    make_policy,
     persistent,
     uniform_policy,
 )
@@ -135,24 +134,6 @@ def states_of(graph):
                 reply = graph.questions[graph.question_indices[number]].options[option]
                 states[target] = game.step(graph.sample, states[number], reply)[0]
     return [states[number] for number in range(len(graph.question_indices))]
-
-
-def test_a_model_that_knows_but_asks_too_rarely_is_told_by_how_much(graphs):
-    policies, known = [], []
-    for graph in graphs["ROD"]:
-        own = []
-        for number, question in enumerate(graph.questions):
-            kinds = [graph.kind(number, option) for option in range(len(question.options))]
-            sees = SCENARIOS["ROD"].telling(graph.sample, question.state)
-            asking = 1 / (1 + math.exp(3 + (4 if sees else -4)))  # log-odds -3 -+ 4: a bias of -3
-            share = {"suggestion": asking / kinds.count("suggestion"), "right": 1 - asking}
-            own.append(np.array([share.get(kind, 0.0) for kind in kinds]))
-            known.append(sees)
-        policies.append(make_policy(graph, own, [-1] * len(own)))
-    found = detect(collect_signals(policies), np.array(known))
-    print(f"planted bias -3: AUC {found.auc:.3f}, neutral b {found.neutral:.2f}")
-    assert found.auc == 1.0
-    assert found.neutral == pytest.approx(3.0, abs=1e-9)
 
 
 def test_the_worked_sample_of_the_docs():

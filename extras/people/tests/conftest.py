@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from oracle_script import oracle_turns
-from sitting import CONDITIONS, person, sitting
+from sitting import CONDITIONS, oracle_turns, person, sitting
 
 from actors.engine.backend import Request
 from orchestrator.execution.score import AttemptOutcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import os
 import queue
@@ -13,16 +14,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
+from actors.engine.backend import Message, Reply, Request
+from actors.engine.baselines import Baseline
+from actors.playing.episode_runner import EpisodeRunner
+from orchestrator.cli.main import build_app
 from orchestrator.execution.attempt import open_attempt
 from orchestrator.execution.score import AttemptOutcome
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.planning.build_plan import build_plan
-from proactive_people.play_command import personal_sweep
-from proactive_people.session import sit
+from proactive_people.label_command import label
+from proactive_people.play_command import personal_sweep, play
+from proactive_people.session import order, sit
 from sweeps.spec import Sweep
 from tests.orchestrator.view.visitor import Visitor
 
 CONDITIONS = ("zero-shot", "hint", "history")
+app = build_app()
+"""The command line of the core with the commands of this extra."""
+app.command("play")(play)
+app.command("label")(label)
 
 
 def person(data: Path, conditions: str = "zero-shot", limit: int = 1, **settings: str) -> Sweep:
@@ -98,7 +108,7 @@ def sitting(sweep: Sweep, output: Path) -> Iterator[Sitting]:
     """A sitting that goes on during the block, and is stopped by a signal at its end where it has not ended."""
     session = Sitting()
 
-    def play(signals: StopSignals) -> None:
+    def run(signals: StopSignals) -> None:
         try:
             with open_attempt(sweep, build_plan(sweep), output, session.said.put, signals=signals) as attempt:
                 session.outcome = attempt.run(play=sit)
@@ -107,7 +117,7 @@ def sitting(sweep: Sweep, output: Path) -> Iterator[Sitting]:
             session.said.put("open http://failed/")
 
     with StopSignals() as signals:
-        thread = threading.Thread(target=play, args=(signals,))
+        thread = threading.Thread(target=run, args=(signals,))
         thread.start()
         try:
             yield session
@@ -120,3 +130,35 @@ def sitting(sweep: Sweep, output: Path) -> Iterator[Sitting]:
             assert not thread.is_alive(), "it does not stop"
     if session.problem is not None:
         raise session.problem
+
+
+class Recorder(Baseline):
+    """The oracle, which records its requests and replies."""
+
+    def __init__(self) -> None:
+        super().__init__("oracle")
+        self.turns: list[tuple[Request, str]] = []
+
+    async def reply(self, request: Request) -> Reply:
+        answer = await super().reply(request)
+        self.turns.append((request, answer.text))
+        return answer
+
+
+def oracle_turns(sweep: Sweep) -> list[tuple[Request, str]]:
+    """Return every question of the sitting and the oracle's reply to it."""
+    plan, recorder = build_plan(sweep), Recorder()
+    (name,) = (model.name for model in sweep.models)
+    runner = EpisodeRunner(plan, {name: recorder}, in_flight=1)
+
+    async def play_all() -> None:
+        for ordinal in order(plan, plan.pending(())[name], name):
+            async for _ in runner.play([ordinal]):
+                pass
+
+    asyncio.run(play_all())
+    return recorder.turns
+
+
+def texts(messages: tuple[Message, ...]) -> list[str]:
+    return [message.text for message in messages]

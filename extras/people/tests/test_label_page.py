@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import polars as pl
 import pytest
-from people_commands import app
+from sitting import app
 from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
@@ -22,7 +22,7 @@ from orchestrator.view.loopback import serving
 from proactive_people import label_command
 from proactive_people.draw import FILE, draw_answers, extend_draw, read_draw
 from proactive_people.label_page import LabelPage
-from proactive_people.labels import read_labels
+from proactive_people.labels import OptionLabel, append_labels, read_labels
 from tests.conftest import ROOT
 from tests.orchestrator.report import runs
 from tests.orchestrator.view.visitor import Visitor
@@ -93,9 +93,8 @@ def test_an_answer_is_labeled_blind_and_shown_afterwards(judged_run):
 
 @pytest.mark.parametrize(
     ("fields", "status"),
-    [({}, 400), ({"n": 1}, 400), ({"n": 99, "label": 0}, 400), ({"n": 1, "label": 77}, 400), ({"n": "x", "label": 0}, 400),
-     ({"n": 1, "label": 0, "note": "x" * 501}, 400), ({"n": 1, "label": "x" * 20_000}, 413)],
-)  # fmt: skip
+    [({}, 400), ({"n": 1, "label": 77}, 400), ({"n": 1, "label": "x" * 20_000}, 413)],
+)
 def test_what_is_no_label_is_refused(fields, status, judged_run):
     with labeling(page := open_page(judged_run, name=f"bad-{status}")) as visitor:
         assert send(visitor, **fields) == status and page.done == 0
@@ -138,8 +137,6 @@ def test_mistakes_are_one_sentence(judged_run, demo_data, tmp_path):
     for arguments, message in {
         (closed, "--as", "ada"): "has no open-ended answers",
         (judged_run, "--as", "a b"): "must be letters, digits",
-        (judged_run,): "must be letters, digits",
-        (judged_run, "--as", "ada", "--draw", 99, "--active"): "`proactive-sweep judge",
         (judged_run, "--import", foreign): "which is not an episode of",
         (copy, "--as", "ada"): "labels are kept in a folder of this machine",
     }.items():
@@ -157,15 +154,10 @@ def test_the_page_on_labels_works_in_its_printed_order(judged_run, tmp_path, mon
     commands = [shlex.split(line.replace("outputs/demo-oeg", str(judged_run))) for line in lines]
 
     async def label_all(page, port):
-        for answer in page.answers:
-            page.labels[answer.key] = label_command_label(page, answer)
-
-    def label_command_label(page, answer):
-        from proactive_people.labels import OptionLabel, append_labels
-
-        label = OptionLabel(key=answer.key, labeler=page.labeler, label="0" if page.labeler == "ann" else "none")
-        append_labels(page.folder, [label])
-        return label
+        number = "0" if page.labeler == "ann" else "none"
+        labels = [OptionLabel(key=answer.key, labeler=page.labeler, label=number) for answer in page.answers]
+        append_labels(page.folder, labels)
+        page.labels |= {label.key: label for label in labels}
 
     monkeypatch.setattr(loopback, "serve_until_stopped", label_all)
     typed = []

@@ -1,48 +1,12 @@
 """A person as an engine: which answers count, which question follows, and what is resumed."""
 
-import asyncio
-
 import pytest
 
 from actors.engine.registry import open_engine
 from envs.samples import BadData
 from proactive_people import play_command
-from proactive_people.person import NAME, OpenQuestion, Person, Unfinished
+from proactive_people.person import NAME, Unfinished
 from sweeps.load import SweepError
-
-
-def test_an_answer_counts_once_and_only_for_an_option_of_the_open_question(tmp_path):
-    async def check() -> None:
-        person = Person(tmp_path, Unfinished(tmp_path))
-        assert person.answer(1, 0) is False, "no question is open"
-        answer = asyncio.get_running_loop().create_future()
-        person.question = question = OpenQuestion(3, (), ("yes", "no"), {}, answer)
-        for number, choice in ((2, 0), (4, 0), (3, -1), (3, 2)):
-            assert person.answer(number, choice) is False and not answer.done()
-        assert await person.question_after(2) is question
-        assert person.answer(3, 1) is True and answer.result() == "no"
-        assert person.answer(3, 0) is False and answer.result() == "no"
-        await person.end()
-        assert await person.question_after(0) is None
-        await person.close()
-
-    asyncio.run(check())
-
-
-def test_replies_are_resumed_in_order_and_only_of_the_same_episode(tmp_path):
-    first = Unfinished(tmp_path)
-    assert first.next_reply() is None, "no episode is open"
-    first.open("a")
-    for reply in ("left", "right"):
-        first.add(reply)
-        assert first.next_reply() is None, "what was just stored is no reply to come"
-    resumed = Unfinished(tmp_path)
-    resumed.open("a")
-    assert [resumed.next_reply() for _ in range(3)] == ["left", "right", None]
-    resumed.open("b")
-    assert resumed.next_reply() is None
-    resumed.close()
-    assert not (tmp_path / NAME).exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"torn", b'{"key": "a", "replies": [3]}', b"[" * 3000])

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from oracle_script import oracle_turns, texts
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
-from sitting import person
+from sitting import oracle_turns, person, texts
 from test_sitting import comparable_rows
 
 from orchestrator.storage.episode_store import turns

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import shlex
 from itertools import pairwise
 
 import polars as pl
-import pytest
-from oracle_script import oracle_turns, texts
-from people_commands import app
-from sitting import CONDITIONS, person, sitting
+from PIL import Image
+from sitting import CONDITIONS, app, oracle_turns, person, sitting, texts
 from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
@@ -21,7 +20,6 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import episodes, turns
 from proactive_people.session import order
-from sweeps.load import SweepError
 from tests.conftest import ROOT
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -79,25 +77,10 @@ def test_pictures_match_models_and_hold_no_metadata(demo_data, tmp_path):
             refs = list(dict.fromkeys(ref for message in request.messages for ref in message.images))
             assert len(set(visitor.sources)) == len(refs)
             content = visitor.picture()
-            assert chunks(content) == {b"IHDR", b"IDAT", b"IEND"}
-            assert pixels(content) == renderer.picture(request.messages[-1].images[0]).tobytes()
+            shown = Image.open(io.BytesIO(content))
+            assert shown.tobytes() == renderer.picture(request.messages[-1].images[0]).tobytes() and not shown.info
+            assert not any(kind in content for kind in (b"tEXt", b"iTXt", b"zTXt", b"eXIf"))
             visitor.say(reply)
-
-
-def chunks(content: bytes) -> set[bytes]:
-    kinds, at = set(), 8
-    while at < len(content):
-        kinds.add(content[at + 4 : at + 8])
-        at += 12 + int.from_bytes(content[at : at + 4], "big")
-    return kinds
-
-
-def pixels(content: bytes) -> bytes:
-    from io import BytesIO
-
-    from PIL import Image
-
-    return Image.open(BytesIO(content)).tobytes()
 
 
 def test_interrupted_episode_resumes_at_the_same_question(demo_data, tmp_path, capfd):
@@ -107,18 +90,12 @@ def test_interrupted_episode_resumes_at_the_same_question(demo_data, tmp_path, c
         with sitting(spec, output) as session:
             visitor = session.visitor()
             at = next(n for n, (request, _) in enumerate(script) if texts(request.messages) == visitor.texts)
-            assert session.lines[-1].endswith(
-                " in a browser on this machine; Ctrl-C stops, rerun the command to resume"
-            )
             assert at == {2: 0, 3: 2, len(script): 3}[stop], "neither an answer nor a question twice"
             for _, reply in script[at:stop]:
                 visitor.say(reply)
-        assert (session.outcome.exit_code, session.outcome.interrupted) == (
-            (0, False) if stop == len(script) else (130, True)
-        )
-    assert comparable_rows(output)[1]["reply"].len() == len(script)
-    stderr = capfd.readouterr().err
-    assert "stopped: 0 of 2 episodes and 2 answers of the next one are stored; rerun the command to resume" in stderr
+        assert session.outcome.exit_code == (0 if stop == len(script) else 130)
+    assert comparable_rows(output)[1].height == len(script)
+    assert "rerun the command to resume" in capfd.readouterr().err
 
 
 def test_typing_mistakes_are_one_sentence(oracle_played, demo_data, tmp_path):
@@ -131,7 +108,6 @@ def test_typing_mistakes_are_one_sentence(oracle_played, demo_data, tmp_path):
     assert "there is no condition 'hintt'; did you mean 'hint'?" in refusal_of(
         demo_data, "--as", "a", "--conditions", "hintt"
     )
-    assert "data folder nowhere not found" in refusal_of("nowhere", "--as", "a")
     with sitting(person(demo_data), tmp_path / "run") as session:
         port = session.visitor().host.partition(":")[2]
         assert "is already open in this process" in refusal_of(
@@ -143,8 +119,6 @@ def test_typing_mistakes_are_one_sentence(oracle_played, demo_data, tmp_path):
     assert 'models was ["human-ada"], this sweep says ["human-bob"]' in refusal_of(
         demo_data, "--as", "bob", "--samples", 1, "--output", oracle_played.output
     )
-    with pytest.raises(SweepError, match="unknown key 'sample'"):
-        person(demo_data, sample="3")
 
 
 def test_the_page_on_play_works_in_its_printed_order(demo_data, tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from actors.engine.backend import BackendDied, Refused, ScriptedBackend, Unprocessable
+from actors.engine.backend import Refused, ScriptedBackend, Unprocessable
 from actors.engine.baselines import Baseline
 from actors.playing.play import play
 from envs import SCENARIOS
@@ -51,21 +51,6 @@ def test_uniform_takes_every_option_equally_often():
     assert max(replies.values()) < 2 * min(replies.values())
 
 
-def test_history_sends_earlier_replies_and_zero_shot_does_not():
-    sent = []
-
-    def answer(request):
-        sent.append(request.messages)
-        return request.situation.view.options[0]
-
-    episode("QD", ScriptedBackend(answer))
-    assert [len(conversation) for conversation in sent] == [1] * 6
-    sent.clear()
-    episode("QD", ScriptedBackend(answer), "history")
-    assert [len(conversation) for conversation in sent] == [1, 3, 5, 7, 9, 11]
-    assert all(image.short_edge == 224 for message in sent[-1] for image in message.images)
-
-
 @pytest.mark.parametrize(("error", "ending"), [(Unprocessable, Ending.UNPROCESSABLE), (Refused, Ending.REFUSED)])
 def test_unanswerable_request_ends_episode_with_reason(error, ending):
     def answer(request):
@@ -75,9 +60,3 @@ def test_unanswerable_request_ends_episode_with_reason(error, ending):
 
     failed_episode = episode("QD", ScriptedBackend(answer))
     assert (failed_episode.ending, failed_episode.error, len(failed_episode.turns)) == (ending, "too small", 1)
-
-
-def test_a_dead_engine_and_a_bug_travel_up():
-    for error in (BackendDied, ZeroDivisionError):
-        with pytest.raises(error):
-            episode("QD", ScriptedBackend(lambda request, error=error: (_ for _ in ()).throw(error())))

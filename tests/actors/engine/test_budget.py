@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -73,23 +71,3 @@ def test_a_cancelled_waiter_holds_nothing_and_a_spent_model_waits_for_no_other()
         assert await ledger.spending() == {"a": pytest.approx(0.1), "b": 1.0}
 
     asyncio.run(play())
-
-
-class Handle:
-    """A ledger in this process with the interface of the actor that holds one."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self.ledger, name)
-        return SimpleNamespace(remote=lambda *arguments: asyncio.ensure_future(method(*arguments)))
-
-
-def test_a_wallet_asks_a_ledger_in_another_process() -> None:
-    async def play() -> dict[str, float]:
-        ledger = Ledger({"a": 1.0}, None, {})
-        await pay(Wallet(Handle(ledger), "a", "one"), 0.25)
-        return await ledger.spending()
-
-    assert asyncio.run(play()) == {"a": 0.25}

@@ -26,7 +26,6 @@ def model(backend: str = "vllm", **fields: Any) -> ModelSpec:
     ("entry", "size", "expected"),
     [
         (model(gpus=2), 100, GpuRequest("m", 2, "", 0.9)),
-        (model(gpus=0.5), None, GpuRequest("m", 0.5, "", 0.45)),
         (
             model(gpus=1, accelerator="H200", options={"gpu_memory_utilization": 0.4}),
             None,
@@ -34,8 +33,6 @@ def model(backend: str = "vllm", **fields: Any) -> ModelSpec:
         ),
         (model("transformers", gpus=1, accelerator="L4"), 1000, GpuRequest("m", 1, "L4", 0.0, 1200)),
         (model("transformers", gpus=4), 1000, GpuRequest("m", 4, "", 0.0, 300)),
-        (model("transformers", gpus=0.5), 1000, GpuRequest("m", 0.5, "", 0.0, 1200)),
-        (model("transformers", gpus=2), None, GpuRequest("m", 2, "", 0.9)),
     ],
 )
 def test_vllm_needs_a_share_of_the_memory_and_others_their_weights(
@@ -50,9 +47,6 @@ def test_vllm_needs_a_share_of_the_memory_and_others_their_weights(
     [
         (model("transformers", gpus=0), "0.32.0", False),
         (model("transformers", gpus=0.25), "0.32.0", True),
-        (model("transformers", gpus=1), "0.27.0", False),
-        (model("transformers", gpus=2), "0.27.0", False),
-        (model(gpus=1), "0.27.0", False),
         (model(gpus=0.5), "0.32.0", True),
         (model(gpus=2), "0.27.9", True),
         (model(gpus=2), "0.28.0", False),

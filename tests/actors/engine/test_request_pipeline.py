@@ -31,12 +31,6 @@ def prepare_requests(open_request: Callable[[int], int], render_request: Callabl
     return asyncio.run(asyncio.wait_for(prepare_all(), 60)), order
 
 
-def test_each_asker_gets_its_own_request_back():
-    results, _ = prepare_requests(lambda n: n + 1, lambda n: 10 * n, 500)
-
-    assert results == [10 * (n + 1) for n in range(500)]
-
-
 def test_one_thread_renders_and_requesters_resume_in_its_order():
     rendered: list[int] = []
     names: set[str] = set()
@@ -54,19 +48,6 @@ def test_one_thread_renders_and_requesters_resume_in_its_order():
 
     assert order == rendered and rendered != sorted(rendered)
     assert len(names) == 1 and names != {threading.current_thread().name}
-
-
-def test_error_affects_only_its_request():
-    def open_or_fail(request: int) -> int:
-        return request // (request - 1)  # request 1 cannot be opened
-
-    def render_or_fail(value: int) -> int:
-        return 6 // value  # request 0 cannot be rendered
-
-    (first, second, *remaining), _ = prepare_requests(open_or_fail, render_or_fail, 5)
-
-    assert isinstance(first, ZeroDivisionError) and isinstance(second, ZeroDivisionError)
-    assert remaining == [3, 6, 6]
 
 
 def test_cancelled_request_delays_nobody():

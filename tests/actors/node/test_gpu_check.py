@@ -26,15 +26,6 @@ def check_lines(request, assigned, visible, measurements, timeout=5.0):
     )
 
 
-def test_free_devices_are_named_with_their_memory():
-    messages = check_lines(GpuRequest("big", 2, share=0.9), [1, 0], "1,0", [[device("0"), device("1", 139 * GIB)]])
-
-    assert messages == [
-        "GPU 1 (NVIDIA H200): 139.0 of 140.0 GiB free",
-        "GPU 0 (NVIDIA H200): 140.0 of 140.0 GiB free",
-    ]
-
-
 def test_worker_waits_for_dead_engines_memory():
     busy = device(free=20 * GIB, holders=((4711, 119 * GIB),))
     messages = check_lines(ONE, [0], "0", [[busy], [busy], [device()]])
@@ -47,10 +38,8 @@ def test_worker_waits_for_dead_engines_memory():
     ("assigned", "visible", "sentence"),
     [
         ([], "", "asked for 1 GPU and Ray gave 0"),
-        ([0, 1], "0,1", "asked for 1 GPU and Ray gave 2"),
         ([3], None, "CUDA_VISIBLE_DEVICES says nothing; unset RAY_EXPERIMENTAL"),
         ([3], "0,1,2,3", "gave qwen the GPUs 3, but CUDA_VISIBLE_DEVICES says 0,1,2,3"),
-        ([3], "2", "gave qwen the GPUs 3, but CUDA_VISIBLE_DEVICES says 2"),
         ([7], "7", "gave qwen GPU 7, but this node's driver lists 0"),
     ],
 )
@@ -62,9 +51,8 @@ def test_devices_other_than_assigned_are_refused(assigned, visible, sentence):
 @pytest.mark.parametrize(
     ("accelerator", "kind", "right"),
     [
-        ("H200", "NVIDIA H200", True), ("H100", "NVIDIA H100 80GB HBM3", True), ("L4", "NVIDIA L4", True),
-        ("A100-80G", "NVIDIA A100-SXM4-80GB", True), ("T4", "Tesla T4", True), ("", "anything", True),
-        ("H20", "NVIDIA H200", False), ("L4", "NVIDIA L40S", False), ("A100-80G", "NVIDIA A100-SXM4-40GB", False),
+        ("H100", "NVIDIA H100 80GB HBM3", True), ("A100-80G", "NVIDIA A100-SXM4-80GB", True), ("T4", "Tesla T4", True),
+        ("H20", "NVIDIA H200", False), ("A100-80G", "NVIDIA A100-SXM4-40GB", False),
     ],
 )  # fmt: skip
 def test_gpu_kind_must_match(accelerator, kind, right):
@@ -74,9 +62,6 @@ def test_gpu_kind_must_match(accelerator, kind, right):
     else:
         with pytest.raises(GpuUnavailable, match=f"asked for {accelerator}, but GPU 0 of its node is a"):
             check_lines(request, [0], "0", [[device(kind=kind)]])
-
-
-# -- with the driver --------------------------------------------------------------------------------------------------
 
 
 def test_two_engines_that_share_a_gpu_each_need_their_part_of_its_memory():

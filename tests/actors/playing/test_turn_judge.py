@@ -88,20 +88,6 @@ def test_episode_without_verdict_fails_with_reason():
     assert row["correct"] is False and row["turns"] == 0
 
 
-def test_a_verdict_is_asked_for_again_with_another_seed():
-    seeds: list[int] = []
-
-    def late(request: Request) -> str:
-        seeds.append(request.seed)
-        count = len(request.messages[0].text.split("The list:\n")[1].split("\n\n")[0].splitlines())
-        return "hm" if len(seeds) == 1 else ",".join(["0"] * count)
-
-    episode = play_scenario("ROD", Baseline("refuse"), ScriptedBackend(late))
-
-    assert episode.ending is Ending.WRONG and len(set(seeds)) == 2
-    assert episode.turns[0].turn.option == ""
-
-
 @pytest.mark.parametrize(("raised", "ending"), [(Refused("no"), Ending.FAILED), (BackendDied("gone"), None)])
 def test_refusing_judge_fails_episode_and_dead_one_leaves_it_pending(raised, ending):
     def raise_error(request: Request) -> str:

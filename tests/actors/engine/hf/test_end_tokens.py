@@ -45,15 +45,6 @@ def test_text_config_and_tokenizer_end_no_reply_that_follows_the_checkpoint(fold
     assert followed.text == package_reply(folder)
 
 
-def test_a_checkpoint_without_end_token_ends_at_the_limit_as_in_the_package(folder: Path) -> None:
-    endless = reply_tokens(folder)
-    say(folder, {}, text_end=endless[2])
-
-    followed = reply(folder, checkpoint=True)
-    assert (followed.reply_tokens, followed.finish) == (LENGTH, "length")
-    assert followed.text == package_reply(folder)
-
-
 def say(folder: Path, generation: dict[str, Any], text_end: int | None = None) -> None:
     """Write the generation configuration and the end token of the text model."""
     (folder / "model/generation_config.json").write_text(json.dumps({"pad_token_id": 0, **generation}))

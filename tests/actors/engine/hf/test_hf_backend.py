@@ -27,7 +27,7 @@ from envs.render import UnreadablePicture as UnprocessablePicture
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
-from tests.actors.tiny import checkpoint, instructblip
+from tests.actors.tiny import checkpoint
 
 QUESTIONS = ["What is this?", "Which of these is it? A. Fork. B. Banana. C. I cannot tell.", "Colour?", "A " * 60]
 
@@ -132,24 +132,6 @@ def test_every_conversation_begins_with_one_start_token(tmp_path: Path, start: s
     assert list(package) == ([begin, *ids] if start == "both" else ids)
 
 
-def test_repetition_penalty_matches_transformers_and_ignores_padding() -> None:
-    ids, scores = torch.tensor([[0, 0, 5, 6, 5], [1, 2, 3, 4, 5]]), torch.randn(2, 9, generator=torch.manual_seed(0))
-    mask = torch.tensor([[0, 0, 1], [1, 1, 1]])  # of the prompt, three long
-    theirs = RepetitionPenaltyLogitsProcessor(1.3)
-
-    def with_penalty(penalty: float) -> Decoding:
-        return Decoding(0.0, 1.0, -1, penalty)
-
-    expected = torch.cat([theirs(ids[:1, 2:], scores[:1].clone()), theirs(ids[1:], scores[1:].clone())])
-
-    assert torch.equal(logits_processors(with_penalty(1.3), [0, 1], "cpu", mask)(ids, scores), expected)
-    assert torch.equal(logits_processors(with_penalty(1.0), [0, 1], "cpu", mask)(ids, scores), scores)
-    reply_alone = logits_processors(with_penalty(1.3), [0, 1], "cpu", torch.zeros(2, 9))(ids, scores)
-    assert torch.equal(reply_alone, theirs(ids, scores.clone())), (
-        "a model that gives the reply alone has no padding in it"
-    )
-
-
 def test_sampled_replies_follow_the_models_distribution(backend: TransformersBackend) -> None:
     """First tokens of 4,000 seeds against the softmax: no token strays by more than 4.5 standard errors."""
     scores = torch.tensor([[2.0, 1.0, 0.0, -1.0, float("-inf")]])
@@ -159,15 +141,6 @@ def test_sampled_replies_follow_the_models_distribution(backend: TransformersBac
     for token, share in enumerate(scores.softmax(1)[0].tolist()):
         error = (share * (1 - share) / 4000) ** 0.5
         assert abs((sampled == token).float().mean().item() - share) <= 4.5 * error
-
-
-def test_token_limit_is_enforced_and_reported(backend: TransformersBackend) -> None:
-    short, long = (reply_together(backend, requests(max_tokens=n)) for n in (1, 40))
-    assert all(reply.reply_tokens == 1 for reply in short)
-    assert all(reply.finish == "stop" for reply in long if reply.reply_tokens < 40)
-    assert {reply.finish for reply in short + long} <= {"stop", "length"}
-    assert any(reply.finish == "length" for reply in short)
-    assert all(0 < reply.seconds < 120 and reply.prompt_tokens > 10 for reply in long)
 
 
 def test_unanswerable_request_fails_alone(backend: TransformersBackend) -> None:
@@ -234,32 +207,6 @@ def test_batch_is_halved_until_it_fits_memory(folder: Path, monkeypatch: pytest.
     *replies, refused = asyncio.run(run())
     assert all(isinstance(reply, Reply) for reply in replies)
     assert backend.size <= 2 and isinstance(refused, Unprocessable)
-
-
-def test_a_model_without_chat_template_takes_one_question_and_one_picture(tmp_path: Path) -> None:
-    """InstructBLIP, which vLLM does not serve: the prompt alone, four picture tokens before it."""
-    instructblip(tmp_path / "model")
-    pictures = paint_pictures(tmp_path, ["0.png", "1.png"])
-    backend = open_backend(tmp_path, max_images=1)
-    many = [
-        make_request(user(text, ref), max_tokens=6)
-        for text in ("What is this?", "A. Fork. B. Banana.")
-        for ref in pictures
-    ]
-
-    async def run() -> tuple[list[Reply], list[Reply], list[Any]]:
-        batched = await asyncio.gather(*map(backend.reply, many))
-        single = [await backend.reply(request) for request in many]
-        two = make_request(user("Which?", *pictures))
-        refused = await asyncio.gather(backend.reply(two), return_exceptions=True)
-        await backend.close()
-        return batched, single, refused
-
-    batched, single, refused = asyncio.run(run())
-    assert [reply.text for reply in batched] == [reply.text for reply in single]
-    assert batched[0].text != batched[2].text and all(reply.reply_tokens <= 6 for reply in batched)
-    assert batched[0].prompt_tokens == 4 + len(backend.model.tokenizer("What is this?")["input_ids"])
-    assert isinstance(refused[0], Unprocessable) and "one question with one picture" in str(refused[0])
 
 
 def test_close_answers_waiting_requests_and_leaves_no_thread(folder: Path) -> None:

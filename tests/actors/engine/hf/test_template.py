@@ -11,10 +11,7 @@ pytest.importorskip("transformers", reason="the extra 'transformers' is not inst
 
 from typer.testing import CliRunner
 
-from actors.engine.hf.template import template_text
 from orchestrator.cli.main import app
-from sweeps.spec import ModelSpec
-from tests.actors.asking import user
 
 
 @pytest.fixture(params=[{}, {"processor_class": "NoSuchProcessor"}], ids=["no class", "unknown class"])
@@ -24,12 +21,6 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(request.param))
     (tmp_path / "tokenizer_config.json").write_text("{}")
     return tmp_path
-
-
-def test_a_processor_that_cannot_be_built_counts_nothing(folder: Path) -> None:
-    model = ModelSpec(name="m", source=str(folder), backend="transformers", gpus=0)
-
-    assert template_text(model, (user("What is this?"),)) is None
 
 
 def test_the_check_of_such_a_folder_ends_without_a_traceback(folder: Path, tmp_path: Path) -> None:

@@ -42,12 +42,10 @@ def message(word: Any = "stop", **fields: Any) -> Answer:
 @pytest.mark.parametrize(
     ("words", "finish"),
     [
-        (["stop", "eos", "", None, "STOP", "tool_calls", "function_call", "eos_token", "end_turn", "stop_sequence", "COMPLETE",
-          "FINISH_REASON_UNSPECIFIED", "tired", 3, ["stop"]], "stop"),
-        (["length", "MAX_TOKENS", "max_tokens", "model_length", "max_output_tokens", "token_limit",
-          "model_context_window_exceeded"], "length"),
+        (["stop", "", None, "STOP", "end_turn", "tired", 3, ["stop"]], "stop"),
+        (["length", "MAX_TOKENS", "model_length", "model_context_window_exceeded"], "length"),
     ],
-)  # fmt: skip
+)
 def test_a_text_is_kept_whatever_word_ends_it(tmp_path: Path, words: list[Any], finish: str) -> None:
     for word in words:
         reply, _ = outcome(tmp_path, completion("A", word))
@@ -57,9 +55,8 @@ def test_a_text_is_kept_whatever_word_ends_it(tmp_path: Path, words: list[Any], 
 
 @pytest.mark.parametrize(
     "word",
-    ["content_filter", "SAFETY", "PROHIBITED_CONTENT", "RECITATION", "sensitive", "content_filter: SAFETY", "BLOCKLIST",
-     "refusal", "guardrail_intervened"],
-)  # fmt: skip
+    ["content_filter", "SAFETY", "content_filter: SAFETY", "refusal", "guardrail_intervened"],
+)
 def test_a_declined_reply_is_refused(tmp_path: Path, word: str) -> None:
     refusal, _ = outcome(tmp_path, completion("", word))
     assert isinstance(refusal, Refused) and word in str(refusal)
@@ -69,10 +66,8 @@ def test_a_declined_reply_is_refused(tmp_path: Path, word: str) -> None:
     ("fields", "text"),
     [
         ({"content": [{"type": "text", "text": "B"}, {"type": "text", "text": " C"}]}, "B C"),
-        ({"content": ["B", {"type": "output_text", "text": "!"}]}, "B!"),
         ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "B"}]}, "B"),
         ({"content": "B", "reasoning_content": "hm"}, "B"), ({"content": "B", "reasoning": "hm"}, "B"),
-        ({"content": None}, ""), ({"content": []}, ""),
     ],
 )  # fmt: skip
 def test_content_is_a_text_or_parts_and_thoughts_stay_out(tmp_path: Path, fields: dict[str, Any], text: str) -> None:
@@ -83,13 +78,10 @@ def test_content_is_a_text_or_parts_and_thoughts_stay_out(tmp_path: Path, fields
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        ({"error": {"message": "slow down", "code": 429}}, BackendDied, "slow down"),
         ({"error": {"message": "Insufficient credits", "code": 402}}, ModelStopped, "Insufficient credits"),
         ({"error": {"message": "Provider returned error", "code": 502, "metadata": {"raw": "gone"}}}, BackendDied, "gone"),
         ({"error": {"message": "This endpoint's maximum context length is 8192 tokens", "code": 400}}, Overflow, "8192"),
         ({"choices": [{"finish_reason": "error", "message": {"content": "par"}}]}, BackendDied, "finish_reason is 'error'"),
-        ({"choices": [{"error": {"code": 503, "message": "no host"}, "message": {"content": ""}}]}, BackendDied, "no host"),
-        ({"object": "error", "message": "model not loaded", "code": 503}, BackendDied, "model not loaded"),
         ({"detail": "worker is away"}, BackendDied, "worker is away"),
     ],
 )  # fmt: skip
@@ -111,38 +103,23 @@ def test_a_throttled_answer_with_http_200_slows_the_model_down(tmp_path: Path) -
 TOO_LONG = {
     "OpenAI": (
         400, {"error": {"message": "This model's maximum context length is 8192 tokens.", "code": "context_length_exceeded"}}),
-    "OpenAI, newer": (400, {"error": {"message": "Your input exceeds the context window of this model.", "code": None}}),
     "vLLM": (
         400, {"object": "error", "message": "The decoder prompt (length 5000) is longer than the maximum model length of 4096."}),
-    "vLLM, reply": (400, {"message": "'max_completion_tokens' is too large: 50. The maximum context length is 4096."}),
     "vLLM, pictures": (400, {"error": {"message": "At most 1 image(s) may be provided in one prompt."}}),
     "SGLang": (
         400, {"object": "error", "message": "The input (5000 tokens) is longer than the model's context length (4096 tokens)."}),
     "llama-server": (
         400, {"error": {"code": 400, "message": "the request exceeds the available context size, try increasing it",
                                      "type": "exceed_context_size_error"}}),
-    "llama-server, older": (
-        500, {"error": {"code": 500, "message": "input is too large to process. increase the physical batch size"}}),
-    "TGI": (
-        422, {"error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
-                  "error_type": "validation"}),
-    "LM Studio": (
-        400, {"error": "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with "
-                                 "context length of only 4096 tokens"}),
-    "Ollama": (400, {"error": {"message": "prompt too long; exceeded max context length by 12 tokens"}}),
     "Gemini": (400, [{"error": {"code": 400, "message": "The input token count (1200000) exceeds the maximum number of tokens "
                                                        "allowed (1048576).", "status": "INVALID_ARGUMENT"}}]),
     "Anthropic": (
         400, {"error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}}),
-    "Anthropic, bytes": (413, {"error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}}),
     "Mistral": (
         400, {"object": "error", "message": "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 "
                                                     "maximum context length"}),
     "OpenRouter": (400, {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": json.dumps(
         {"error": {"message": "This endpoint's maximum context length is 8192 tokens."}})}}}),
-    "xAI": (400, {"error": "This model's maximum prompt length is 131072 but the request contains 140000 tokens."}),
-    "Bedrock": (400, {"message": "Input is too long for requested model."}),
-    "Moonshot": (400, {"error": {"message": "Invalid request: Your request exceeded model token limit: 8192"}}),
     "nginx": (413, b"<html><head><title>413 Request Entity Too Large</title></head></html>"),
 }  # fmt: skip
 
@@ -174,8 +151,6 @@ REFUSED = {
                                "code": "unsupported_parameter"}}),
     "Gemini": (
         400, [{"error": {"code": 400, "message": 'Invalid JSON payload received. Unknown name "FIELD": Cannot find field.'}}]),
-    "LiteLLM": (
-        500, {"error": {"message": "UnsupportedParamsError: openai does not support parameters: ['FIELD']", "code": "500"}}),
 }  # fmt: skip
 
 
