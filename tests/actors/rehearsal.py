@@ -68,8 +68,8 @@ async def compare_replies(name: str, folder: Path, data: Path) -> dict[str, Any]
 async def collect_ids(name: str, folder: Path, data: Path) -> dict[str, Any]:
     """Map ``package`` and each engine to the ids of each prompt; no weights are read.
 
-    ``certificates`` are those of each engine, ``limits`` is how many items of each modality vLLM lets a prompt hold;
-    ``faithful`` holds each engine's ids of a faithful entry, if the package repeats the model's start token.
+    ``certificates`` are those of each engine, ``faithful`` each engine's ids of a faithful entry, if the package repeats the
+    model's start token.
     """
     outcomes = await _collect_ids(name, folder, data)
     if EVERY[name].starts_twice:
@@ -93,8 +93,6 @@ async def _collect_ids(name: str, folder: Path, data: Path, faithful: bool = Fal
                     for title, messages in conversations.items()
                 }
             outcomes["certificates"][kind] = await certified(name, model, backend, data)
-            if kind == "vllm":
-                outcomes["limits"] = dict(backend.engine.renderer.get_mm_processor().info.allowed_mm_limits)
         finally:
             await backend.close()
     return outcomes

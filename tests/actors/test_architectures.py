@@ -20,7 +20,7 @@ from sweeps.registry import registry
 from tests.actors.architectures import ARCHITECTURES, POSITIONS
 from tests.actors.newer_architectures import EVERY, NEWER
 from tests.actors.picture_tensors import LONG, PICTURES, REFUSED, TOGETHER
-from tests.actors.rehearsal_prompts import MAX_IMAGES, UNREADABLE
+from tests.actors.rehearsal_prompts import UNREADABLE
 from tests.actors.rehearsed import run_rehearsal
 
 SINGLE = {"1 picture", "turned picture", "transparent picture"}
@@ -37,11 +37,6 @@ PAIRS = [
 ]
 TWICE = {name for name, architecture in EVERY.items() if architecture.starts_twice}
 BY_GROUP = [pytest.param("paper", marks=pytest.mark.slow), pytest.param("newer", marks=pytest.mark.long)]
-FILMS = {
-    "paper": ["llava-onevision", "qwen2.5-vl", "internvl"],
-    "newer": [name for name in NEWER if name.startswith(("qwen", "intern", "glm", "minicpm"))],
-}
-"""Architectures that take films, too."""
 Outcome = dict[str, Any]
 
 
@@ -129,17 +124,6 @@ def test_the_input_of_a_faithful_entry_is_the_packages_in_both_engines(
         assert outcome["package"] == ask("ids", name)["package"]
         for kind, certificate in outcome["certificates"].items():
             assert (certificate["status"], "start token" in certificate["outcome"]) == ("equal", False), (name, kind)
-
-
-@pytest.mark.timeout(1600)
-@pytest.mark.parametrize("group", BY_GROUP)
-def test_vllm_reserves_nothing_for_video_and_audio(ask: Callable[[str, str], Outcome], group: str) -> None:
-    limits = {name: dict(ask("ids", name)["limits"]) for name in ON_VLLM if name in GROUPS[group]}
-
-    for name, limit in limits.items():
-        assert limit.pop("image") == (MAX_IMAGES if EVERY[name].pictures > 1 else 1), name
-        assert not any(limit.values()), (name, limit)
-    assert [name for name, limit in limits.items() if "video" in limit] == FILMS[group]
 
 
 @pytest.mark.long

@@ -9,16 +9,14 @@ from random import Random
 import pytest
 
 from actors.engine.backend import Request, ScriptedBackend
-from actors.engine.baselines import Baseline
 from actors.playing.play import Episode, play
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, option_table
 from envs.samples import load_samples
-from envs.tool_calls import call_line, parse_call
+from envs.tool_calls import call_line
 from envs.types import Action, Ending
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.spec import Cell, ModelSpec, Protocol
-from tests.envs.games import SAMPLES
 
 POLICY = ModelSpec(name="m", source="builtin:oracle", backend="builtin")
 
@@ -80,18 +78,3 @@ def test_recorded_episodes_replay_as_calls(demo_data, scenario):
             counts.update(turn.action for turn, _ in turns)
             counts[recorded.ending] += 1
     assert set(Action) <= set(counts) and {Ending.CORRECT, Ending.WRONG} <= set(counts)
-
-
-@pytest.mark.parametrize("condition", ["zero-shot", "hint", "reference", "budget", "shuffled", "text-only"])
-def test_policies_take_same_turns_by_calls_and_letters(condition):
-    for sample in SAMPLES.values():
-        for name in ("oracle", "always-ask", "abstain", "uniform", "guess"):
-            by_letters, by_calls = (
-                play_sample(sample, Baseline(name), protocol, condition) for protocol in (Protocol.MCQA, Protocol.TOOLS)
-            )
-            assert (by_letters.ending, len(by_letters.turns)) == (by_calls.ending, len(by_calls.turns)), (
-                sample.scenario,
-                name,
-            )
-            if by_calls.turns[0].turn.option:
-                assert parse_call(by_calls.turns[0].reply.text).name

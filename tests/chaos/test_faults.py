@@ -77,14 +77,8 @@ def test_a_preempted_node_is_emptied_before_it_dies(ground, demo_data, tmp_path)
 
 def announce_preemption(ground, node: str) -> None:
     """Tell Ray, as a cloud's notice does, that a node ends in 90 seconds."""
-    command = [
-        Path(sys.executable).with_name("ray"),
-        "drain-node",
-        "--address",
-        ground.cluster.address,
-        "--node-id",
-        node,
-    ]
+    ray = Path(sys.executable).with_name("ray")
+    command = [ray, "drain-node", "--address", ground.cluster.address, "--node-id", node]
     reason = ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
     subprocess.run([*command, *reason, "--deadline-remaining-seconds", "90"], check=True)
 

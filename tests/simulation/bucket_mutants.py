@@ -27,11 +27,6 @@ def _() -> list[Patch]:
     return [(Uploader, "upload_round", upload_round)]
 
 
-@mutant("a write that the bucket confirms is not looked at")
-def _() -> list[Patch]:
-    return [(Bucket, "_check_stored", lambda bucket, name, content, response: None)]
-
-
 @mutant("a list of the bucket counts as complete")
 def _() -> list[Patch]:
     def list_run(bucket: Bucket) -> Mapping[str, StoredObject]:

@@ -127,12 +127,6 @@ def _() -> list[Patch]:
     return [(result_sink, "build_failed_batch", build)]
 
 
-@mutant("answers are not passed on to the judge")
-def _() -> list[Patch]:
-    real = JudgeQueue.add_answers
-    return [(JudgeQueue, "add_answers", lambda queue, batch: real(queue, batch)[1:])]
-
-
 @mutant("the last results of a lease are dropped")
 def _() -> list[Patch]:
     real = LeaseState._take

@@ -22,8 +22,7 @@ def test_a_person_is_the_only_model_of_a_folder(tmp_path):
 
     (person,) = sweep.models
     assert (person.name, person.source, person.backend) == ("human-Ann-1", "human:Ann-1", "human")
-    assert (sweep.name, sweep.data, sweep.output) == ("play", str(tmp_path), "outputs/play-Ann-1")
-    assert (sweep.scenarios, sweep.selection.limit, sweep.tracking.uri) == (("QD",), 3, "none")
+    assert (sweep.output, sweep.scenarios, sweep.selection.limit) == ("outputs/play-Ann-1", ("QD",), 3)
     with pytest.raises(ValueError, match="human-Ann-1 is a person, who plays with `proactive-sweep play`"):
         open_engine(person, tmp_path)
 

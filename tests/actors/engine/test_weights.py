@@ -42,19 +42,24 @@ def cached(cache: Path, commit: str = COMMITS[0], revision: str = "main") -> Non
     (model / "refs" / revision).write_text(commit)
 
 
-@pytest.mark.parametrize("name", READ)
-def test_one_byte_of_any_file_that_is_read_changes_the_hash(tmp_path: Path, name: str) -> None:
+def test_one_byte_of_any_file_that_is_read_changes_the_hash_and_other_files_do_not(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "model")
     before = hash_folder(folder)
-    content = bytearray((folder / name).read_bytes())
-    content[100] ^= 1
-    (folder / name).write_bytes(content)
+    for name in READ:
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+        assert hash_folder(folder) != before, name
+        (folder / name).write_bytes(content)
+    for name in OTHER:
+        (folder / name).write_text("changed")
+    (folder / "checkpoint-10").mkdir()
 
-    assert before.startswith("sha256:") and len(before) == 7 + 64
+    assert hash_folder(folder) == before
+    (folder / "generation_config.json").unlink()
     assert hash_folder(folder) != before
 
 
-@pytest.mark.parametrize("tensor", ["large", "norm", "middle", "last"])
+@pytest.mark.parametrize("tensor", ["norm", "middle"])
 def test_every_tensor_is_in_the_identity_and_old_identities_still_match(tmp_path: Path, tensor: str) -> None:
     torch = pytest.importorskip("safetensors.torch", reason="the extra 'transformers' is not installed")
     from torch import ones
@@ -69,18 +74,6 @@ def test_every_tensor_is_in_the_identity_and_old_identities_still_match(tmp_path
 
     assert same_weights(before, before) and same_weights(old, before)
     assert not same_weights(before, weights_identity(model))
-
-
-def test_other_files_change_nothing(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path / "model")
-    before = hash_folder(folder)
-    for name in OTHER:
-        (folder / name).write_text("changed")
-    (folder / "checkpoint-10").mkdir()
-
-    assert hash_folder(folder) == before
-    (folder / "generation_config.json").unlink()
-    assert hash_folder(folder) != before
 
 
 def test_a_cached_model_is_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

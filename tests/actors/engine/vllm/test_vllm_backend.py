@@ -103,15 +103,6 @@ def facts(replies: list[Any]) -> list[tuple[str, int, int, str]]:
 
 
 @slow
-def test_following_the_checkpoint_samples_as_its_file_says(talk: Talk) -> None:
-    """Its file says top-3 of the likeliest half at temperature 0.7: the same as a request that states it, and not greedy."""
-    stated = facts(talk.replies(requests(max_tokens=8, temperature=0.7, top_p=0.5, top_k=3)))
-    follows = facts(talk.replies(requests(max_tokens=8, checkpoint=True)))
-
-    assert follows == stated != facts(talk.replies(requests(max_tokens=8)))
-
-
-@slow
 def test_cached_tokens_and_pictures_are_counted(talk: Talk) -> None:
     words = "A question of which no other test asks a word, long enough to fill several blocks. " * 8
 
