@@ -61,53 +61,6 @@ def test_the_leading_positions_are_suggestions_and_the_clear_picture_adds_the_ca
     assert ("Banana" in play) == (scenario not in ("ROD", "MVP-N"))
 
 
-# -- thinking ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("text", "spoken"),
-    [
-        ("plain", "plain"),
-        ("", ""),
-        ("<think>a</think>b", "b"),
-        ("<think>\na\n</think>\n\nb\n", "b"),
-        ("the opening tag is in the prompt</think>b", "b"),
-        ("<think>a</think>b</think>c", "c"),
-        ("<think>a", None),
-        ("  <think>a", None),
-        ("<think>a</think>b\n<think>c", None),
-        ("<think></think>", ""),
-        ("It says <think> in the middle.", "It says <think> in the middle."),
-        ("◁think▷a◁/think▷b", "b"),
-        ("◁think▷a", None),
-        ("[THINK]a[/THINK]b", "b"),
-        ("<seed:think>a</seed:think>b", "b"),
-        ("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b", "b"),
-        ("<|channel|>analysis<|message|>a", None),
-    ],
-)
-def test_text_after_thinking_is_the_answer(text, spoken):
-    assert strip_thinking(text) == spoken
-
-
-# -- verdicts ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("text", "bits"),
-    [
-        ("0,0,0,0", Bits(False, False)),
-        ("because\n1, 0 ,0,0", Bits(False, True)),
-        ("0,0,0,1", Bits(True, False)),
-        ("1,1,1,1 or rather 0,0,0,1", Bits(True, False)),
-        ("<think>1,1,1,1</think>0,0,1,1", Bits(True, True)),
-        ("0,0,1", None),
-        ("0,0,0,1 (see point 1)", None),
-        ("<think>0,0,0,1", None),
-        ("nothing", None),
-        ("", None),
-    ],
-)
-def test_a_verdict_is_the_last_list_and_none_where_its_length_is_wrong(text, bits):
-    assert read_verdict(text, "VSOD", 4) == bits
-
-
 @settings(max_examples=400)
 @given(
     before=PLAIN,
@@ -197,18 +150,11 @@ def rule_verdict_line(scenario: str, answer: str) -> str:
         ("ROD", "Could you shift the blue cubes a little?", "1,0"),
         ("ROD", "I would like to see it from a different angle.", "0,1"),
         ("ROD", "Please don't move the blocks.", "0,0"),
-        ("ROD", "It is a banana.", "0,0"),
         ("VSOD", "Please wait until the person has passed, or go back a few seconds.", "1,1,0,0"),
-        ("VSOD", "Bananas!", "0,0,0,1"),
-        ("MVP-N", "Turn the object around, please.", "1,0"),
-        ("IN-C", "A sharper version would help.", "0,0"),
         ("IN-C", "Could you reduce the blur?", "1,0"),
-        ("QD", "Please add some more strokes to the sketch.", "1,0"),
         ("QD", "This is not a banana.", "0,0"),
         ("QD", "A bananarama poster.", "0,0"),
-        ("COCO", "Zoom out, please.", "0,1,0"),
         ("COCO", "Pan the camera to the left; then I see the banana.", "1,0,1"),
-        ("COCO", "", "0,0,0"),
     ],
 )
 def test_the_rule_judge_knows_ideas_and_whole_words(scenario, answer, line):

@@ -48,15 +48,6 @@ def test_the_first_view_offers_the_functions_of_its_options_in_their_order(scena
     assert [option for _, option in calls] == [*SAMPLES[scenario].options, *CATEGORIES]
 
 
-def test_directions_and_repairs_become_parameter_values():
-    blocks = functions(offered_calls(*first_view("ROD")))[1]
-    repairs = functions(offered_calls(*first_view("IN-C")))[0]
-
-    assert (blocks.parameter, blocks.values) == ("direction", ("left", "right"))
-    assert blocks.description == "left: Move the blue blocks to the left. right: Move the blue blocks to the right."
-    assert (repairs.parameter, repairs.values) == ("operation", ("deblur", "contrast"))
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_option_call_steps_like_its_letter(scenario):
     """Random walks over all seven games: the call's transition is the one that multiple choice makes of the option's letter."""
@@ -118,38 +109,24 @@ RIGHT = [
 MALFORMED = (
     "",
     "A",
-    "B. Move the blue blocks to the left.",
     'I call move_blocks(direction="left")',
     'move_blocks(direction="left")\nThanks!',
     "<think>\nstill thinking",
-    '{"tool_calls": []}',
     "abstain()\nabstain()",
-    '{"name": "abstain", "arguments": {}}\n{"name": "abstain", "arguments": {}}',
     encode_calls([("abstain", {}), ("abstain", {})], ""),
     '{"name": "abstain"',
-    "{}",
-    "[1]",
     '{"name": "abstain"}',
     '{"name": "abstain", "arguments": {}, "why": "?"}',
-    '{"name": 7, "arguments": {}}',
     '{"name": "move_blocks", "arguments": {"direction": "left", "direction": "right"}}',
     '{"name": "move_blocks", "arguments": "{"}',
     "[" * 9_000,
     "{" + " " * 30_000,
     "look_behind()",
-    "rewind()",
-    "Move_blocks()",
     "move_blocks()",
-    "move_blocks(left)",
-    'move_blocks("left")',
     'move_blocks(direction="up")',
-    'move_blocks(direction="left", far="yes")',
     'abstain(why="dark")',
-    'answer(category="banana")',
     'answer(category="Banana.")',
-    '{"name": "move_blocks", "arguments": {"direction": ["left"]}}',
     'move_blocks(direction="\\x")',
-    '{"name": "answer", "arguments": {"category": null}}',
 )
 
 

@@ -10,7 +10,6 @@ import time
 from itertools import cycle
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from actors.engine.baselines import Baseline
@@ -103,17 +102,6 @@ def test_commands_that_read_beside_a_writer(writer, tmp_path):
         assert_command_works(command, process)
 
 
-def test_exports_beside_a_writer_have_the_turns_of_each_episode(writer, tmp_path):
-    folder, _, process = writer
-    deadline, into = time.monotonic() + LEAST_S, tmp_path / "csv"
-    while time.monotonic() < deadline:
-        assert_command_works(("export", folder, "--to", "csv", "--output", into), process)
-        episodes, turns = (pl.read_csv(into / f"{table}.csv") for table in ("episodes", "turns"))
-        counts = dict(turns.group_by("key").len().iter_rows())
-        assert counts == {key: count for key, count in episodes.select("key", "turns").iter_rows() if count}
-        shutil.rmtree(into)
-
-
 def test_merge_beside_writer_is_refused_or_complete(writer, tmp_path):
     """Between attempts the folder is unlocked for a moment; a merge then has every turn of its episodes."""
     folder, file, process = writer
@@ -131,12 +119,3 @@ def test_merge_beside_writer_is_refused_or_complete(writer, tmp_path):
             assert done.exit_code == 2 and "is being written; wait for its driver, or stop it" in done.output
             assert not into.exists()
             refused += 1
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_what_writes_reports_beside_a_writer(writer, empty, tmp_path):
-    folder, _, process = writer
-    shutil.copy(empty, tmp_path / "mlflow.db")
-    assert_command_works(("report", folder), process)
-    assert_command_works(("track", folder, "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}"), process)

@@ -226,17 +226,6 @@ def test_circular_folder_link_is_one_sentence(paths, line):
     assert outcome.stderr.count("\n") == 1 and "named twice" not in outcome.stderr
 
 
-def test_pipe_instead_of_checksums_is_one_sentence(paths, tmp_path):
-    folder = Path(shutil.copytree(paths["run"], tmp_path / "copy"))
-    (folder / checksums.NAME).unlink()
-    os.mkfifo(folder / checksums.NAME)
-    outcome = CliRunner().invoke(app, fill_in(["run", "{sweep}", "--output", str(folder)], paths))
-
-    assert outcome.exit_code == 2 and checksums.NAME in outcome.stderr and outcome.stderr.count("\n") == 1, (
-        outcome.output
-    )
-
-
 @pytest.mark.parametrize(
     "text", [f"seed = {DEEP}", f'name = "{LONG}"', DEEP, "a." * 4_000 + "b = 1", f'data = "{LONG}"', "x = 'a"]
 )

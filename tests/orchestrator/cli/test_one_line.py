@@ -10,7 +10,6 @@ import pytest
 
 from envs.errors import UserError
 from orchestrator.cli import sweep_source
-from sweeps.checkpoint import Checkpoint
 from sweeps.load import load
 from sweeps.own_model import Files, Machine, choose_engine, read_entries
 from tests.orchestrator.cli.test_cli import call
@@ -54,15 +53,6 @@ def test_weights_get_as_many_gpus_as_hold_them(
     weights: int, gpus: tuple[int, ...], has_vllm: bool, chosen: tuple[str, int]
 ) -> None:
     assert choose_engine(weights * GB, Machine(tuple(size * GB for size in gpus), has_vllm)) == chosen
-
-
-def test_a_hub_id_is_pinned_and_a_shipped_source_keeps_its_settings() -> None:
-    files = Files(Checkpoint({"architectures": ["NewForConditionalGeneration"]}), 4 * GB, "abc")
-    (own,) = read_entries("me/New-4B", Machine(), lambda source: files)
-    (shipped,) = read_entries("Qwen/Qwen2.5-VL-7B-Instruct", Machine((80 * GB,), True), lambda source: files)
-
-    assert (own["name"], own["source"], own["revision"]) == ("New-4B", "me/New-4B", "abc")  # type: ignore[index]
-    assert shipped["name"] == "qwen2.5-vl-7b" and shipped["paper"]  # type: ignore[index]
 
 
 def test_a_service_gets_a_key_only_if_it_is_openais() -> None:

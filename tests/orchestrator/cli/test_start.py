@@ -56,9 +56,3 @@ def test_status_loads_tables_and_nothing_that_computes_or_plays(demo_data, tmp_p
     heavy, modules = measure_imports("status", str(folder))
     assert heavy == {"polars"}
     assert modules < MODULES["status"]
-
-
-def test_a_driver_loads_no_distributions_which_take_as_long_as_ray():
-    code = "import sys, orchestrator.execution.attempt; print('scipy.stats' in sys.modules)"
-
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

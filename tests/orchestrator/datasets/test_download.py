@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from envs import SCENARIOS
-from orchestrator.datasets.download import TERMS, describe_terms
 from tests.conftest import PYTHONPATH, ROOT
 from tests.orchestrator.hubserver import COMMIT, Hub, serving
 
@@ -131,10 +130,3 @@ def test_mistakes_are_sentences(hub, tmp_path):
     moved = lines.rename(hub.folder / "moved.jsonl")
     assert_refused(fetch(hub, tmp_path / "d", "--scenarios", "QD"), "holds no QuickDraw_preprocessed.jsonl")
     moved.rename(lines)
-
-
-def test_the_terms_of_each_data_set_are_named_with_their_address():
-    lines = list(describe_terms([*SCENARIOS, "mine"]))
-
-    assert TERMS.keys() == SCENARIOS.keys() and len(lines) == 8
-    assert all(terms["address"] in line for line, terms in zip(lines[1:], TERMS.values(), strict=True))

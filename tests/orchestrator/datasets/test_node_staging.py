@@ -3,8 +3,6 @@
 import asyncio
 import threading
 
-import pytest
-
 from orchestrator.datasets.node_staging import NodeStaging, stream_lines
 from sweeps.load import build
 
@@ -18,18 +16,6 @@ def test_work_in_a_thread_streams_its_lines_and_then_its_result():
         return threading.current_thread() is caller
 
     assert list(stream_lines(work)) == ["first", "second", (False,)]
-
-
-@pytest.mark.parametrize("problem", [ValueError("broken"), KeyboardInterrupt()])
-def test_an_error_of_the_work_is_raised_after_its_lines(problem):
-    def work(say):
-        say("first")
-        raise problem
-
-    stream = stream_lines(work)
-    assert next(stream) == "first"
-    with pytest.raises(type(problem)):
-        next(stream)
 
 
 class Counted(NodeStaging):

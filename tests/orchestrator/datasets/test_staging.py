@@ -237,17 +237,6 @@ def test_two_nodes_without_a_shared_disk_stage_once_each(nodes, hub, published, 
     assert report.returncode == 0, report.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.timeout(300)
-def test_node_without_data_reports_the_cause(nodes, hub, tmp_path):
-    cli, _ = nodes
-    hub.spoiled |= {"test/data1.zip", "test/data2.zip"}
-    done = cli.run("run", sweep(tmp_path, f"hf://{DATASET}/test"), "--output", tmp_path / "out", timeout=200)
-
-    assert done.returncode == 1 and "data1.zip" in done.stderr and "Traceback" not in done.stderr
-
-
 # -- a bucket ----------------------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def bucket(published, demo_data):
@@ -275,12 +264,3 @@ def test_a_bucket_is_staged_once_and_only_what_is_needed(bucket, demo_data, tmp_
     assert same_files(home, demo_data, ("QuickDraw",))
     assert [path.name for path in home.iterdir() if path.is_dir()] == ["QuickDraw"], "more than was asked for"
     assert not any("secret" in line for line in messages)
-
-
-@pytest.mark.parametrize(
-    ("data", "sentence"),
-    [("s3://sweeps/nothing", "holds no QuickDraw_preprocessed.jsonl"), ("s3://nowhere/bench", "nowhere/bench")],
-)
-def test_a_bucket_without_the_benchmark_is_a_sentence(bucket, tmp_path, data, sentence):
-    with pytest.raises(FetchError, match=sentence):
-        stage(data, ["QD"], str(tmp_path), print)

@@ -85,30 +85,3 @@ def test_kill_9_and_rerun_give_identical_results(cli, sweep_file, tmp_path):
     assert cli.run("run", longer, "--output", undisturbed).returncode == 0
     assert_stored_once(out, 100 * 280)
     assert (out / "results.json").read_bytes() == (undisturbed / "results.json").read_bytes()
-
-
-def test_a_second_driver_is_refused_with_the_firsts_host_and_pid(cli, sweep_file, tmp_path):
-    longer, out = many_models(sweep_file, 150), tmp_path / "held"
-    first = cli.start("run", longer, "--output", out)
-    wait_for_parts(out, first)
-    first.send_signal(signal.SIGSTOP)  # it holds the folder for as long as this test needs
-    second = cli.run("run", longer, "--output", out)
-    first.send_signal(signal.SIGCONT)
-    first.send_signal(signal.SIGTERM)
-    first.communicate(timeout=60)
-
-    assert second.returncode == 2
-    assert str(first.pid) in second.stderr
-    assert "Traceback" not in second.stderr
-
-
-def test_a_folder_of_another_configuration_is_refused_naming_the_key(cli, sweep_file, tmp_path):
-    out = tmp_path / "run"
-    cli.run("run", sweep_file, "--output", out, "--set", "selection.limit=2")
-    refused = cli.run("run", sweep_file, "--output", out, "--set", "selection.limit=3")
-
-    assert refused.returncode == 2
-    assert "selection.limit" in refused.stderr and "--output" in refused.stderr and "--update" in refused.stderr
-    updated = cli.run("run", sweep_file, "--output", out, "--set", "selection.limit=3", "--update")
-    assert updated.returncode == 0
-    assert f"{3 * 4 * 14} finished" in updated.stdout, "what was played belongs to the larger selection too"

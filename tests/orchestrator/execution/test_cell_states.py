@@ -20,15 +20,12 @@ def row(finished: int, failed: int = 0, **changed: Any) -> dict[str, Any]:
     [
         (row(5), {}, "complete", ""),
         (row(5), {"m": "key refused"}, "complete", ""),
-        (row(5, failed=2), {}, "failed", ""),
         (row(3), {}, "partial", ""),
-        (row(0), {}, "waiting", ""),
         (row(3), {"m": "key refused"}, "failed", "key refused"),
         (row(0), {"m/*/hint": "refused all"}, "failed", "refused all"),
         (row(0), {"m/*/zero-shot": "refused all", "other": "gone"}, "waiting", ""),
         (row(0), {"m": "key refused", "m/*/hint": "refused all"}, "failed", "key refused"),
         (row(0, protocol="oeg"), {"m/*/hint-oeg": "refused all"}, "failed", "refused all"),
-        (row(0, protocol="oeg"), {"m/*/hint": "refused all"}, "waiting", ""),
     ],
 )
 def test_a_cell_is_failed_where_its_requests_have_stopped(

@@ -41,25 +41,6 @@ def test_a_model_that_cannot_load_ends_with_its_reason_and_the_others_go_on(cli,
     assert_stored_once(out, 70)
 
 
-def test_a_model_larger_than_the_cluster_is_named_and_the_others_go_on(cli, demo_data, tmp_path):
-    large = '[[model]]\nname = "large"\nsource = "x/y"\nbackend = "vllm"\ngpus = 8\n[cluster]\nwait_hours = 0\n'
-    done = cli.run("run", sweep(tmp_path / "x.toml", demo_data, GOOD + large), "--output", tmp_path / "run")
-
-    assert done.returncode == 1
-    assert "large needs 8 GPUs; the cluster has 0" in done.stderr
-
-
-def test_folder_without_pictures_plays_for_baselines(cli, demo_data, tmp_path):
-    """Baselines never open a picture, so a folder without pictures plays."""
-    import shutil
-
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    for file in demo_data.glob("*.jsonl"):
-        shutil.copy(file, bare)
-    assert cli.run("run", sweep(tmp_path / "x.toml", bare, GOOD), "--output", tmp_path / "run").returncode == 0
-
-
 def ready_pids(out: Path) -> list[int]:
     """Pids of the living workers that the run's own driver calls ready: nobody else's, and none that is still starting."""
     logs = "".join(path.read_text() for path in out.glob("logs/attempt-*/driver.log"))

@@ -3,7 +3,6 @@
 from polars.testing import assert_frame_equal
 
 from actors.engine.baselines import Baseline
-from orchestrator.execution.circuit_breaker import find_answering_groups
 from orchestrator.execution.score import score_folder
 from orchestrator.planning.build_plan import build_plan, planned_rows, stored_episodes
 from orchestrator.report.scores.judge_agreement import own_judge_key
@@ -29,16 +28,3 @@ def test_scoring_by_model_equals_scoring_all_at_once(demo_data, tmp_path):
     rows = score_folder(plan, folder, own_judge_key(spec))
     assert_frame_equal(rows, score(stored_episodes(plan, folder), planned_rows(plan), verdicts(folder)))
     assert rows["judged"].sum() > 0 and rows.filter(model="uniform")["judged"].to_list() == [0, 0]
-
-
-def test_answering_groups_are_known_from_stored_episodes(demo_data, tmp_path):
-    spec = sweep(demo_data, MODELS, ["zero-shot", "hint"], scenarios=["ROD"])
-    plan = build_plan(spec)
-    assert find_answering_groups(plan, tmp_path) == []
-    folder = play_sweep(tmp_path / "run", spec, only=len(plan.cell_samples(plan.cells[0])) * 2 + 2)
-    assert sorted(find_answering_groups(plan, folder)) == [
-        ("ask-properly", "hint", "mcqa"),
-        ("ask-properly", "zero-shot", "mcqa"),
-        ("uniform", "hint", "mcqa"),
-        ("uniform", "zero-shot", "mcqa"),
-    ]

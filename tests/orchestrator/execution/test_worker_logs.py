@@ -10,8 +10,6 @@ import pytest
 
 from actors.node.process_output import WorkerAddress
 from orchestrator.execution import worker_logs
-from orchestrator.scheduling.commands import Abandon, Drop, GiveUp, Lease, Start, Stop
-from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.storage.episode_store import episodes
 from tests.conftest import ENVIRONMENT, ROOT, Cli
 
@@ -33,34 +31,6 @@ def test_a_disk_that_takes_no_log_costs_the_log_alone(tmp_path):
     with worker_logs.open_attempt_log(tmp_path):
         worker_logs.log.warning("said")
     assert (tmp_path / "logs").read_text() == "in the way"
-
-
-def test_decisions_are_logged_without_leases(tmp_path):
-    commands = [
-        Start(1, "qwen", Place("abcdefabcdefabcdef")), Start(2, "builtin", Place()), Lease(1, 1, (1, 2)), Stop(2), Stop(9),
-        Drop(1, "silent for 900 s"), GiveUp((3,), "it died", "qwen"), Abandon("qwen", "no such model"),
-    ]  # fmt: skip
-    with worker_logs.open_attempt_log(tmp_path):
-        for command in commands:
-            worker_logs.log_command(command, {1: "qwen", 2: "builtin"})
-        worker_logs.log_ready("qwen", 1, WorkerAddress("host", 7, "n", "0,1", ("/w.out",)), ["GPU 0: free"])
-        worker_logs.log_nodes([Node("aaa", 8), Node("bbb", 8)], [Node("bbb", 8), Node("ccc", 4)], {"bbb"})
-    text = (tmp_path / "logs/attempt-0001/driver.log").read_text()
-
-    assert [line.split(" ", 2)[2] for line in text.splitlines()][1:-1] == [
-        "INFO worker 1 of qwen starts on node abcdefabcdef",
-        "INFO worker 2 of builtin starts",
-        "INFO worker 2 of builtin has nothing left to play and stops",
-        "WARNING worker 1 of qwen is dropped (silent for 900 s); its leases are played again",
-        "WARNING 1 episodes are given up as failed: it died",
-        "WARNING qwen cannot be played in this attempt: no such model",
-        "INFO worker 1 of qwen is ready (process 7 on host, GPUs 0,1)",
-        "INFO worker 1 of qwen: GPU 0: free",
-        "INFO worker 1 of qwen: prints to /w.out",
-        "WARNING node aaa with 8 GPUs is lost",
-        "INFO node ccc with 4 GPUs has joined",
-        "WARNING Ray drains node bbb: its workers begin no more episodes",
-    ]
 
 
 def test_a_lost_worker_leaves_its_last_lines_or_where_they_are(tmp_path, monkeypatch):

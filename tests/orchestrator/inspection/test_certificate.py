@@ -13,7 +13,6 @@ from orchestrator.inspection.certificate import (
     changed_fields,
     compare_certificates,
     footnotes,
-    forget_certificates,
     read_certificates,
 )
 from orchestrator.storage import checksums
@@ -130,15 +129,6 @@ def test_a_stored_certificate_stays_and_a_missing_one_is_replaced(tmp_path: Path
     assert checksums.damaged_files(tmp_path) == []
 
 
-def test_a_model_that_has_played_nothing_is_certified_anew(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        add_certificate(tmp_path, name, certificate())
-    forget_certificates(tmp_path, {"b", "c"})
-
-    assert read_certificates(tmp_path) == {"b": certificate()}
-    assert checksums.damaged_files(tmp_path) == []
-
-
 def test_tables_name_what_is_not_certified() -> None:
     models = [MODEL.model_copy(update={"name": name}) for name in ("a", "b", "c")]
     policy = ModelSpec(name="p", source="builtin:oracle", backend="builtin")
@@ -150,12 +140,3 @@ def test_tables_name_what_is_not_certified() -> None:
     assert footnotes(models, {"a": certificate(), "b": unequal}) == [
         "Model input: differs from the package's call: b; no complete certificate: c."
     ]
-
-
-def test_packages_of_a_models_own_are_named_below_tables() -> None:
-    own = MODEL.model_copy(update={"requirements": ("Transformers==5.18.0",)})
-    found = certificate(packages={"torch": "2.13", "transformers": "5.18.0"})
-
-    assert footnotes([own], {"m": found}) == ["Own packages: m: transformers 5.18.0."]
-    assert footnotes([own], {})[-1] == "Own packages: m: Transformers==5.18.0."
-    assert footnotes([MODEL], {"m": certificate()}) == []

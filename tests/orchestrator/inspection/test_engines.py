@@ -43,11 +43,6 @@ def test_the_classes_of_an_installed_engine_are_read_from_its_tables(own_vllm):
     assert not engines.engine_has_template(Checkpoint({"model_type": "lip"}))
 
 
-def test_an_engine_that_is_not_installed_is_unknown(own_vllm):
-    assert engines.architectures("vllm") == frozenset()
-    assert engines.engine_cell("vllm", "Odd") == "unknown: Odd (vllm is not installed)"
-
-
 @pytest.mark.parametrize("backend", ["transformers", "vllm"])
 def test_the_papers_classes_are_found_in_the_installed_registries(backend):
     pytest.importorskip(backend, reason=f"the extra {backend!r} is not installed")

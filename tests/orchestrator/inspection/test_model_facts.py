@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from orchestrator.datasets.remote_files import FetchError
 from orchestrator.inspection import model_check
 from orchestrator.inspection.model_check import ModelFacts, check
 from sweeps.checkpoint import Checkpoint
@@ -41,16 +40,3 @@ def test_a_model_on_the_hub_without_a_configuration_is_none(tmp_path, monkeypatc
     with serving(Hub(tmp_path / "published", "org/none", "models")) as hub:
         ask_here(hub, monkeypatch)
         assert check([model(source="org/none")])[0].fault == "it has no config.json"
-
-
-@pytest.mark.parametrize(
-    ("problem", "cell"),
-    [("Not Found", "no: Not Found"), ("Invalid username", "no: Invalid username"), ("404", "no: 404"),
-     ("timed out", "unknown: timed out"), ("x" * 200, "unknown: " + "x" * 120)],
-)  # fmt: skip
-def test_what_the_hub_lacks_is_no_and_what_it_does_not_say_unknown(monkeypatch, problem, cell):
-    def refuse(*asked):
-        raise FetchError(problem)
-
-    monkeypatch.setattr(model_check, "read_model", refuse)
-    assert check([model()])[0].cells["source"] == cell

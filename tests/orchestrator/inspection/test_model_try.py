@@ -10,7 +10,7 @@ import pytest
 from actors.trial.certificate import Certificate, CertifiedRequest
 from actors.trial.trial import TrialReport
 from envs.samples import BadData
-from orchestrator.inspection.model_try import Proof, Row, models, plan_trial, trial_row
+from orchestrator.inspection.model_try import Row, models, plan_trial, trial_row
 from sweeps.load import SweepError
 from sweeps.spec import ModelSpec, Protocol
 
@@ -63,12 +63,3 @@ def test_models_are_named_and_services_of_a_sweep_are_left_out(tmp_path: Path) -
     assert [model.name for model in models(["gpt-4.1"], None)] == ["gpt-4.1"]
     with pytest.raises(SweepError, match="name models, folders of checkpoints or a sweep"):
         models([], None)
-
-
-@pytest.mark.parametrize(
-    ("status", "ok"), [("equal", True), ("request only", True), ("unequal", False), ("incomplete", False)]
-)
-def test_a_proof_is_good_if_the_input_is_the_packages_and_the_stored_one(status: str, ok: bool) -> None:
-    fields = {"model": "m", "engine": "vllm", "weights": "w", "folder": "out/vllm", "verdict": "v", "outcome": "o"}
-    assert Proof(**fields, status=status, changed=[]).ok is ok
-    assert not Proof(**fields, status=status, changed=["torch: 1, now 2"]).ok

@@ -1,10 +1,7 @@
 """Prompts as a user sees them before a run: turns, samples, judges and functions, and what cannot be previewed."""
 
-import json
-
 import pytest
 
-from actors.engine.backend import Message
 from envs import SCENARIOS
 from envs.samples import BadData, load_samples
 from orchestrator.inspection.prompt_preview import (
@@ -12,12 +9,10 @@ from orchestrator.inspection.prompt_preview import (
     find_judge,
     find_request,
     find_sample,
-    format_messages,
     pose,
-    shown_messages,
     token_ids,
 )
-from sweeps.conditions import CONDITIONS, VARIANTS
+from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError
 from sweeps.registry import registry
 from sweeps.spec import Cell, ModelSpec, Protocol
@@ -54,13 +49,6 @@ def test_a_turn_that_no_episode_reaches_is_a_sentence(sample):
             find_request(sample, [sample], cell_of(condition=condition), turn)
 
 
-def test_messages_are_blocks_with_names_of_pictures(sample):
-    (message,) = find_request(sample, [sample], cell_of()).messages
-    assert format_messages([message, Message("assistant", "A")]) == (
-        f"[user]\n<picture {message.images[0].key}>\n{message.text}\n\n[assistant]\nA"
-    )
-
-
 def test_each_protocol_and_the_judge_have_their_own_prompt(sample):
     def prompt(protocol=Protocol.MCQA, turn=0, judge=None):
         return find_request(sample, [sample], cell_of(protocol=protocol), turn, judge).messages
@@ -73,26 +61,6 @@ def test_each_protocol_and_the_judge_have_their_own_prompt(sample):
     read, in_play = prompt(Protocol.OEG, 0, judge), prompt(Protocol.OEG_MULTI, 1, judge)
     assert "(the model's answer)" in read[-1].text and not read[-1].images
     assert "Could you please" in in_play[-1].text and in_play != read
-
-
-def test_functions_follow_as_lines_of_json_where_the_model_calls_natively(sample):
-    native, text = (
-        shown_messages(find_request(sample, [sample], cell_of(protocol=Protocol.TOOLS, **entry)))
-        for entry in ({"tools": "hermes", "backend": "vllm"}, {})
-    )
-    assert [message.role for message in native][-1] == "tools" and text[-1].role == "user"
-    schemas = [json.loads(line) for line in native[-1].text.split("\n")]
-    assert schemas and all(schema["function"]["name"] in text[-1].text for schema in schemas)
-
-
-def test_swapped_pictures_are_those_of_another_sample(demo_data, sample):
-    every = load_samples(demo_data, "QD", filtered=False)
-    swapped = next(condition for condition in VARIANTS.values() if condition.picture == "swapped")
-    for protocol in (Protocol.MCQA, Protocol.TOOLS):
-        plain = cell_of(protocol=protocol)
-        cell = plain.model_copy(update={"condition": swapped})
-        own, other = (find_request(sample, every, each).messages[-1] for each in (plain, cell))
-        assert own.text == other.text and own.images != other.images
 
 
 def test_a_sample_is_named_by_its_id_or_the_nearest_is(demo_data):

@@ -58,12 +58,6 @@ def test_one_byte_of_the_processors_configuration_is_noticed(checkpoint: Path, d
     assert read_certificates(tmp_path / "out/transformers")["mine"].weights == first["weights"]
 
 
-def test_a_folder_without_weights_is_proved(checkpoint: Path, demo_data: Path, tmp_path: Path) -> None:
-    (checkpoint / "model.safetensors").unlink()
-
-    assert prove(checkpoint, demo_data, tmp_path / "out", 0)["status"] == "equal"
-
-
 def test_an_engine_that_shows_other_pixels_is_unequal(
     checkpoint: Path, demo_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,11 +92,6 @@ def test_a_request_that_the_engine_refuses_as_too_long_is_marked(demo_data: Path
 
     found = record_scripted(demo_data, Short(lambda request: "A"))
     assert found.requests and all(asked.overflows and "40000" in asked.error for asked in found.requests.values())
-
-
-def test_a_scripted_engine_is_recorded_without_tensors(demo_data: Path) -> None:
-    found = record_scripted(demo_data, ScriptedBackend(lambda request: "A"))
-    assert found.reason == "" and found.requests["ROD/zero-shot"].engine == {}
 
 
 def record_scripted(data: Path, engine: ScriptedBackend) -> Certificate:

@@ -24,25 +24,13 @@ ENTRY = {"name": "m", "source": "gpt-4.1", "endpoint": ENDPOINT}
     ("model", "size", "tokens"),
     [
         ("gpt-4o", (1024, 1024), 765),  # the guide's own examples
-        ("gpt-4o-2024-08-06", (2048, 4096), 1105),
-        ("gpt-4o-mini", (1024, 1024), 2833 + 4 * 5667),
         ("gpt-4.1", (640, 480), 85 + 2 * 170),
-        ("gpt-4.1", (1, 1), 85 + 170),
-        ("gpt-4.1-nano", (1024, 1024), 2520),
         ("gpt-4.1-mini", (1800, 2400), 2353),
         ("o4-mini", (128, 64), 14),
-        ("gpt-5.2", (32, 33), 3),
     ],
 )
 def test_pictures_count_as_the_provider_says(model, size, tokens):
     assert service_cost.picture_tokens(model, *size) == tokens
-
-
-def test_a_picture_of_any_size_has_a_bounded_number_of_tokens():
-    assert service_cost.picture_tokens("qwen", 9, 9) == service_cost.picture_tokens("gpt-7", 9, 9) == 0
-    for size in ((1, 100_000), (7, 7), (20_000, 19_999), (1536 * 32, 32)):
-        assert 1 <= service_cost.picture_tokens("gpt-5.2", *size) <= 1.2 * 1536 + 1
-        assert 85 + 170 <= service_cost.picture_tokens("gpt-4o", *size) <= 85 + 16 * 170
 
 
 class Paid(ScriptedBackend):
@@ -72,14 +60,6 @@ def test_played_cost_lies_between_bounds(demo_data, tmp_path, policy):
     assert estimate.least.reply <= rows["reply_tokens"].sum() <= estimate.most.reply
 
 
-def test_history_adds_every_earlier_turn(demo_data, tmp_path):
-    spec = sweep(demo_data, ["m"], ["zero-shot", "history"], scenarios=["ROD"], model=[ENTRY])
-    plan = build_plan(spec)
-    plain, with_history = (service_cost.estimates(plan, {cell.key: 1}, demo_data)[0] for cell in plan.cells)
-    assert plain.least == with_history.least and plain.most.requests == with_history.most.requests
-    assert with_history.most.prompt > 3 * plain.most.prompt
-
-
 @pytest.mark.parametrize(("protocol", "turns"), [("oeg", 1), ("oeg-multi", None)])
 def test_an_answer_in_words_may_take_all_its_tokens_in_every_turn(demo_data, tmp_path, protocol, turns):
     judge = {"judge": {"model": "rule-judge"}} if turns is None else {}
@@ -95,16 +75,6 @@ def test_an_answer_in_words_may_take_all_its_tokens_in_every_turn(demo_data, tmp
     assert estimate.least.reply == pytest.approx(10 * service_cost.LETTER_TOKENS)
     assert estimate.most.reply == pytest.approx(10 * mean * tokens)
     assert 0 < min(limits) * estimate.least.prompt <= estimate.most.prompt <= max(limits) * estimate.least.prompt
-
-
-def test_missing_pictures_and_unknown_rules_are_reported(demo_data, tmp_path):
-    entry = {**ENTRY, "source": "their-model", "endpoint": {**ENDPOINT, "reply_price": 0.0, "prompt_price": 0.0}}
-    spec = sweep(demo_data, ["m"], ["zero-shot"], scenarios=["ROD"], model=[entry])
-    plan = build_plan(spec)
-    (estimate,) = service_cost.estimates(plan, {"m/ROD/zero-shot": 10}, tmp_path / "nowhere")
-    assert estimate.least.prompt > 10 * service_cost.UNKNOWN_PICTURE and estimate.line.endswith(
-        "its entry has no prices"
-    )
 
 
 def test_plan_tells_the_cost_of_each_service_and_of_all(demo_data, tmp_path):

@@ -8,8 +8,6 @@ import pytest
 from envs.errors import RunFolderError
 from orchestrator.merging.answers import Conflict, Source, assign_episodes, complete_episodes, merge_verdicts
 from orchestrator.merging.merge import _merge_plans
-from orchestrator.merging.reuse import find_reusable
-from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import run_folder
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
 
@@ -37,13 +35,6 @@ def taken(source: Source) -> list[str]:
     return source.own["key"].sort().to_list()
 
 
-def test_equal_answers_are_taken_once_from_the_first(sources):
-    (one, two, three), keys = sources
-    assert assign_episodes([one, two, three]) == ([], 0)
-    assert (taken(one), taken(two), taken(three)) == (keys, [], [])
-    assert [source.agreed.height for source in (one, two, three)] == [10, 10, 10]
-
-
 def test_an_answer_comes_before_a_failure_wherever_it_is(sources):
     (one, two, three), keys = sources
     one = with_endings(one, **{keys[0]: "failed", keys[1]: "failed"})
@@ -52,29 +43,6 @@ def test_an_answer_comes_before_a_failure_wherever_it_is(sources):
     assert conflicts == [] and replaced == 3, "0 of one, 2 of two, and 1 that both have failed"
     assert (taken(one), taken(two), taken(three)) == (keys[2:], [keys[0]], [keys[1]])
     assert keys[2] not in two.agreed["key"] and keys[0] not in one.agreed["key"]
-
-
-def test_a_failure_that_all_share_is_taken_once_and_replaces_nothing(sources):
-    (one, two, _), keys = sources
-    pair = [with_endings(source, **{keys[3]: "failed"}) for source in (one, two)]
-    assert assign_episodes(pair) == ([], 0) and (taken(pair[0]), taken(pair[1])) == (keys, [])
-
-
-@pytest.mark.parametrize(
-    ("prefer", "pair", "winner"),
-    [(None, ("one", "two", ""), 0), (0, ("one", "two", "one"), 0), (1, None, 1), (2, ("two", "three", "three"), 2)],
-)
-def test_differing_answers_go_to_the_preferred_folder(sources, prefer, pair, winner):
-    made, keys = sources
-    made[1] = with_endings(made[1], **{keys[4]: "limit", keys[2]: "limit"})
-    conflicts, replaced = assign_episodes(made, prefer)
-    pairs = [pair] if pair else [("one", "two", "two"), ("two", "three", "two")]
-    assert conflicts == [Conflict(*names[:2], "episode", (keys[2], keys[4]), names[2]) for names in pairs]
-    assert replaced == 0
-    assert [keys[2] in taken(source) for source in made] == [number == winner for number in range(3)]
-    assert [keys[2] in source.agreed["key"] for source in made] == [
-        (number == 1) == (winner == 1) for number in range(3)
-    ]
 
 
 def test_an_episode_is_complete_with_all_its_turns_or_all_but_the_one_that_overflowed():
@@ -124,24 +92,6 @@ def test_a_parsed_verdict_comes_before_an_unparsed_one_and_the_preferred_before_
         rows, conflicts = merge_verdicts(judged, prefer)
         assert conflicts == [Conflict("one", "two", "verdict", (keys[5],), name)]
         assert (rows["seconds"] == 9.0).sum() == seconds, "one's unread one is two's, or all are"
-
-
-def test_an_episode_is_reused_from_the_first_folder_and_never_from_its_own(spec, tmp_path):
-    folder, plan = play_sweep(tmp_path / "old", spec), build_plan(spec)
-    first, second = find_reusable(spec, plan, tmp_path / "new", [("there", folder), ("again", folder)])
-    assert (first.source.own.height, second.source.own.height) == (10, 0)
-    with pytest.raises(RunFolderError, match=r"^--reuse typed/\./there is the run's own folder; remove it"):
-        find_reusable(spec, plan, folder, [("typed/./there", folder)])
-
-
-def test_cells_that_stopped_by_precision_keep_their_full_size_in_a_merged_plan(tmp_path):
-    names = {"model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa"}
-    for name, cell in (("one", {"cell": "c", "planned": 2, "full": 5}), ("two", {"cell": "d", "planned": 3})):
-        (tmp_path / name).mkdir()
-        keys = [f"{cell['cell']}/{number:04d}-00000000" for number in range(cell["planned"])]
-        run_folder.write_plan(tmp_path / name, pl.DataFrame([{**names, **cell}]), keys)
-    cells, keys = _merge_plans([tmp_path / "one", tmp_path / "two"])
-    assert cells.select("cell", "planned", "full").rows() == [("c", 2, 5), ("d", 3, 3)] and keys.len() == 5
 
 
 @pytest.mark.parametrize(

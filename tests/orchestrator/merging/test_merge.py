@@ -12,15 +12,13 @@ from typer.testing import CliRunner
 from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
 from orchestrator.cli.main import app
-from orchestrator.merging.answers import write_episodes
 from orchestrator.merging.merge import merge
 from orchestrator.storage import checksums, lock
-from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.run_folder import planned_keys
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import verdicts
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
-from tests.orchestrator.storage.test_episode_store import checked_ids
 
 SCENARIOS = ["ROD", "QD"]
 
@@ -66,27 +64,6 @@ def test_overlapping_parts_merge_into_one_run(shared_sweep, tmp_path):
     assert {cell["state"] for cell in read_status(into)["cells"]} == {"complete"}
     play_sweep(into, shared_sweep)  # resumes like any run folder: nothing is pending
     assert episodes(into).select(pl.len()).collect().item() == 80
-
-
-@pytest.mark.parametrize("existing", [False, True], ids=["new", "made before"])
-def test_driver_started_during_merge_stops_it(shared_sweep, tmp_path, monkeypatch, existing):
-    """The driver discards half of the episodes that the merge has read, with their turns."""
-    first, second = play_sweep(tmp_path / "one", shared_sweep, only=50), play_sweep(tmp_path / "two", shared_sweep)
-    into = tmp_path / "into"
-    if existing:
-        into.mkdir()
-
-    def write(store, sources):
-        driver = EpisodeStore(second)
-        driver.discard(episodes(second).select("key").collect()["key"].to_list()[::2])
-        driver.close()
-        write_episodes(store, sources)
-        assert checked_ids(store.folder)
-
-    monkeypatch.setattr("orchestrator.merging.merge.write_episodes", write)
-    with pytest.raises(RunFolderError, match=f"{second} is being written; wait for its driver, or stop it"):
-        merge([first, second], into)
-    assert into.exists() is existing and lock.holder(into) is None
 
 
 def test_folders_of_different_models_merge(demo_data, tmp_path):

@@ -153,18 +153,6 @@ def test_changed_pictures_are_replayed_and_moved_data_are_not(demo_data, tmp_pat
     assert reusable.source.own.height == 20, "a policy sees no pictures"
 
 
-def test_picture_changed_during_run_is_unknown(demo_data, tmp_path):
-    data_folder, old = shutil.copytree(demo_data, tmp_path / "data"), tmp_path / "old"
-    spec = build_sweep(data_folder)
-    play_attempt(old, spec, only=5)
-    image = turns(old).collect()["image"][0]
-    change_pixel(data_folder / image)
-    play_attempt(old, spec)
-    assert pictures.read_pictures(old)[image].sum == pictures.CHANGED
-    (reusable,) = reuse.find_reusable(spec, build_plan(spec), tmp_path / "new", [("old", old)])
-    assert 0 < reusable.left["pictures"] < reusable.source.own.height + reusable.left["pictures"] == 20
-
-
 def edit_table(folder, table, expression):
     for part in (folder / table).glob("*.parquet"):
         replace_part(pl.read_parquet(part).with_columns(expression), part)

@@ -86,17 +86,3 @@ def test_listing_that_is_older_than_a_merge_hides_no_episode(url, service, tmp_p
     assert names == [f"{table}/part-00000001-00000004.parquet" for table in ("episodes", "turns")]
     switch_machine(monkeypatch, tmp_path, "third")
     assert stored_ids(url) == {1, 2, 3, 4}
-
-
-def test_a_list_that_lacks_nothing_costs_no_request_per_merged_part(url, monkeypatch):
-    with run_location.open_location(url, str) as location:
-        for number in range(1, 9, 2):
-            write_parts(location.folder, (number,), (number + 1,), merged=True)
-    requested = []
-    real = Bucket.stat
-    monkeypatch.setattr(Bucket, "stat", lambda bucket, name: (requested.append(name), real(bucket, name))[1])
-
-    assert [name for name in run_location.list_run(Bucket(url)) if name.startswith("episodes/")] == [
-        "episodes/part-00000001-00000008.parquet"
-    ]
-    assert requested == []

@@ -2,7 +2,6 @@
 
 import pytest
 
-from envs.errors import RunFolderError
 from orchestrator.object_store import control_client, run_location, uploader
 from orchestrator.object_store.bucket import Bucket
 from orchestrator.object_store.control_client import ControlClient
@@ -10,7 +9,6 @@ from orchestrator.object_store.uploader import Uploader
 from orchestrator.object_store.writer_lock import WriterLock
 from orchestrator.storage import control_log, run_folder
 from orchestrator.storage.control_log import parse_command
-from orchestrator.storage.lock import hold
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.object_store.test_object_store import stored_ids, write_parts
 
@@ -31,17 +29,6 @@ def bucket(tmp_path):
     bucket.fs.mkdirs(f"{bucket.root}/{control_log.INBOX}")
     bucket.write(run_folder.RESOLVED, b"x = 1")
     return bucket
-
-
-def test_without_a_run_there_is_nobody_to_command(tmp_path):
-    (tmp_path / "bucket").mkdir()
-    with pytest.raises(RunFolderError) as error:
-        ControlClient(f"file://{tmp_path}/bucket")
-    assert str(error.value) == (
-        f"file://{tmp_path}/bucket holds no run; `proactive-sweep run SWEEP --output file://{tmp_path}/bucket` starts one"
-    )
-    with pytest.raises(RunFolderError):
-        ControlClient(str(tmp_path))
 
 
 def test_a_command_in_a_bucket_reaches_the_folder_of_its_driver(bucket, tmp_path):
@@ -80,18 +67,6 @@ def test_a_command_that_is_too_large_becomes_empty(bucket, tmp_path):
 
     assert [(folder / control_log.INBOX / name).stat().st_size for name in names] == [control_log.LARGEST, 0]
     assert list(bucket.list_objects(control_log.INBOX)) == ["notes.txt"]
-
-
-def test_a_command_to_a_folder_needs_no_bucket(tmp_path):
-    (tmp_path / run_folder.RESOLVED).write_text("x = 1")
-    client = ControlClient(str(tmp_path))
-    assert client.folder == tmp_path and not client.running
-    with hold(tmp_path, "plays"):
-        assert client.running
-    name = client.send(PAUSE)
-    control_log.take_commands(tmp_path, lambda command: ("done", True))
-
-    assert client.wait_for_answer(name, 0).name == name and client.wait_for_answer("other", 0.03) is None
 
 
 def test_a_reader_fetches_only_what_is_new(url):

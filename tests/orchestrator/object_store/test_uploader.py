@@ -3,9 +3,8 @@
 import pytest
 
 from envs.errors import RunFolderError
-from orchestrator.object_store import uploader
 from orchestrator.object_store.bucket import Bucket, BucketError
-from orchestrator.object_store.uploader import Uploader, shared_files
+from orchestrator.object_store.uploader import Uploader
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
 from orchestrator.storage import checksums, safe_write
 
@@ -71,15 +70,6 @@ def put(folder, *names: str, content: bytes = b"x") -> None:
         safe_write.publish(folder / name)
 
 
-def test_shared_files_are_verdicts_then_episodes_then_all_others_by_name(folder):
-    put(folder, "b.json", "a.json", part("turns", 1), part("episodes", 2), part("episodes", 1), part("verdicts", 1))
-    put(folder, "logs/1/x.log", "mlruns/x", "damaged/turns/part-00000001.parquet", "control/inbox/x", "mlflow.db-wal")
-    names = [name for name in shared_files(folder) if name not in (checksums.NAME, "control/inbox/x")]
-    assert names == [
-        part("verdicts", 1), part("episodes", 1), part("episodes", 2), "a.json", "b.json", "logs/1/x.log", part("turns", 1),
-    ]  # fmt: skip
-
-
 def test_a_round_writes_sums_first_then_parts_then_files_and_the_next_one_nothing(uploading, bucket, folder):
     put(folder, "plan.json", part("episodes", 1), part("turns", 1))
     bucket.changes.clear()
@@ -99,23 +89,6 @@ def test_a_round_writes_sums_first_then_parts_then_files_and_the_next_one_nothin
     assert uploading.upload_round(everything=False)
 
 
-def test_a_merge_takes_the_place_of_its_parts_after_it_is_there(uploading, bucket, folder):
-    singles = [part(table, number) for table in ("episodes", "turns") for number in (1, 2)]
-    put(folder, *singles)
-    uploading.upload_round(everything=True)
-    put(folder, part("episodes", 1, 2), part("turns", 1, 2))
-    checksums.record_removals(folder, [folder / name for name in singles])
-    for name in singles:
-        (folder / name).unlink()
-    bucket.changes.clear()
-    uploading.upload_round(everything=False)
-    assert list(dict.fromkeys(bucket.changes)) == [
-        f"write {checksums.NAME}", f"create {part('turns', 1, 2)}", f"create {part('episodes', 1, 2)}",
-        *[f"delete {name}" for name in singles],
-    ]  # fmt: skip
-    assert uploading.remote_names == {checksums.NAME, part("turns", 1, 2), part("episodes", 1, 2)}
-
-
 def test_a_file_that_is_removed_here_is_removed_there_after_the_sums(uploading, bucket, folder):
     put(folder, "a.json", "b.json")
     uploading.upload_round(everything=True)
@@ -126,19 +99,6 @@ def test_a_file_that_is_removed_here_is_removed_there_after_the_sums(uploading, 
     assert uploading.upload_round(everything=True)
     assert bucket.changes == [f"write {checksums.NAME}", "delete a.json"]
     assert sorted(bucket.list_objects()) == sorted([LOCK, "b.json", checksums.NAME])
-
-
-def test_parts_of_the_bucket_of_another_size_are_written_again(bucket, folder):
-    put(folder, part("episodes", 1), part("episodes", 2))
-    for name, content in ((part("episodes", 1), b"x"), (part("episodes", 2), b"other")):
-        bucket.create(name, content)
-    lock = WriterLock(bucket, settle=0)
-    lock.take(str)
-    uploading = Uploader(bucket, folder, lock, bucket.list_objects())
-    bucket.changes.clear()
-    uploading.upload_round(everything=True)
-    assert [line for line in bucket.changes if "episodes" in line] == [f"write {part('episodes', 2)}"]
-    assert bucket.read(part("episodes", 2)) == b"x"
 
 
 def test_parts_that_the_bucket_has_lost_are_pending_again(uploading, bucket, folder):
@@ -166,33 +126,3 @@ def test_a_part_that_is_taken_and_not_there_is_an_error_of_the_bucket(uploading,
     with pytest.raises(RunFolderError) as refused:
         uploading.upload_round(everything=True)
     assert str(refused.value) == f"{bucket.url}/{part('turns', 1)} was written by another process, so this one stops"
-
-
-def test_a_bucket_that_stays_away_is_waited_for_as_long_as_said(uploading, bucket, folder, monkeypatch):
-    put(folder, part("turns", 1))
-    monkeypatch.setattr(uploader, "RETRY_PAUSE_S", 0.0)
-    monkeypatch.setattr(uploader, "ROUND_INTERVAL_S", 0.0)
-    clock, sleeps = [1000.0], []
-    monkeypatch.setattr(uploader.time, "monotonic", lambda: clock[0])
-
-    def sleep(seconds):
-        sleeps.append(seconds)
-        clock[0] += 250
-
-    monkeypatch.setattr(uploader.time, "sleep", sleep)
-    bucket.fault = BucketError("away")
-    uploading._closing.set()
-    uploading._work()
-    assert str(uploading._failed) == "away"
-    assert len(sleeps) == 3 and not uploading._complete, "0, 250 and 500 seconds are too few, 750 are enough"
-    bucket.fault = None
-    uploading._work()
-    assert uploading._complete
-
-
-def test_another_writer_ends_the_upload(uploading, bucket, folder, monkeypatch):
-    put(folder, part("turns", 1))
-    bucket.fault = RunFolderError("taken")
-    uploading._closing.set()
-    uploading._work()
-    assert str(uploading._failed) == "taken" and not uploading._complete

@@ -110,20 +110,6 @@ def test_one_of_two_drivers_takes_over_from_dead_writer(url):
         assert (len(winners), len(refused)) == (1, 1), f"round {number}"
 
 
-def test_reused_pid_is_watched_and_then_replaced(url):
-    dead, lines = WriterLock(Bucket(url), settle=0), []
-    dead.take(str)
-    record = json.loads(Bucket(url).read(LOCK))
-    Bucket(url).write(LOCK, json.dumps({**record, "pid": os.getppid(), "attempt": "of the dead one"}).encode())
-
-    lock = WriterLock(Bucket(url), silence=0.5, settle=0)
-    lock.take(lines.append)
-
-    assert "waiting up to" in lines[-2] and "is taken over" in lines[-1]
-    assert json.loads(Bucket(url).read(LOCK))["attempt"] == lock.attempt
-    lock.release()
-
-
 @pytest.mark.parametrize("conditions", ["refused", "ignored"])
 def test_one_driver_stays_without_conditional_writes(url, service, conditions):
     service.faults.conditions = conditions
@@ -181,14 +167,6 @@ def test_writer_stops_after_another_came_and_went(url):
         sleeper.check()
     sleeper.release()
     assert bucket.read(LOCK) is None
-
-
-def test_an_unreadable_lock_is_replaced(url):
-    Bucket(url).write(LOCK, b"no JSON")
-    lock = WriterLock(Bucket(url), settle=0)
-    lock.take(str)
-    lock.release()
-    assert Bucket(url).read(LOCK) is None
 
 
 def test_lock_with_lost_reply_is_kept(url):

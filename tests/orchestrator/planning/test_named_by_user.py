@@ -202,13 +202,6 @@ def test_the_stranger_is_reached_once_the_data_are_named(received, stranger):
     assert outcome.exit_code != 0 and stranger.connections, "otherwise the other tests would show nothing"
 
 
-PACKAGE = """[proactive_sweep.policies]
-evil = evil:act
-[proactive_sweep.measures]
-evil = evil:act
-"""
-
-
 def test_own_sweep_is_a_sweep_file_or_a_resolved_one(demo_data, tmp_path):
     sweep = runs.sweep(demo_data, ["oracle"])
     path = tmp_path / run_folder.RESOLVED

@@ -27,19 +27,6 @@ def plan_of(demo_data, conditions, scenarios=("QD",), models=("m",), **more):
     )
 
 
-def test_an_episode_shows_all_pictures_that_its_turns_may_reach(demo_data):
-    plan = plan_of(demo_data, ["zero-shot"])
-    shown, (cell,) = ShownPictures(plan), plan.cells
-    for sample in plan.cell_samples(cell):
-        assert shown.paths(cell, sample) == {ref.path for ref in reachable_pictures(sample)} != set()
-    every = list(shown.all_paths())
-    assert len(every) == len(set(every)) and set(every) == {
-        path for sample in plan.cell_samples(cell) for path in shown.paths(cell, sample)
-    }
-    first = plan.cell_samples(cell)[0]
-    assert every[: len(shown.paths(cell, first))] == sorted(shown.paths(cell, first))
-
-
 def test_solved_examples_are_shown_too(demo_data):
     plan = plan_of(demo_data, ["zero-shot", "icl-3"], ["MVP-N"])
     shown = ShownPictures(plan)
@@ -93,12 +80,6 @@ def test_a_picture_that_changed_never_gets_a_hash_again(tmp_path, data, caplog):
     caplog.clear()
     write(data, a=b"one")
     assert record(tmp_path, data, "a", "b") == {"a": "changed", "b": digest(b"two")} and caplog.text == ""
-
-
-def test_a_damaged_table_counts_as_none(tmp_path, data):
-    record(tmp_path, data, "a")
-    (tmp_path / FILE).write_bytes(b"PAR1")
-    assert read_pictures(tmp_path) == {} and read_pictures(tmp_path / "nowhere") == {}
 
 
 def test_hashes_are_taken_beside_an_attempt_and_wait_for_its_end(tmp_path, demo_data):

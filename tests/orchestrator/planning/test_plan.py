@@ -1,7 +1,6 @@
 """A plan numbers cells x samples, and a key depends on everything that changes an answer and nothing else."""
 
 import random
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,7 @@ from orchestrator.planning.build_plan import (
     planned_rows,
     stored_episodes,
 )
-from orchestrator.planning.plan import Plan, judge_group, make_plan, worker_group
+from orchestrator.planning.plan import Plan, make_plan
 from sweeps.load import build
 from sweeps.spec import Protocol
 from tests.envs.games import SAMPLES
@@ -40,18 +39,6 @@ def samples(sizes=SIZES, digest="d"):
 def small_plan(pools=None, played=None, **options) -> Plan:
     played = played or samples()
     return make_plan(sweep(**options), {Protocol.MCQA: played}, played if pools is None else pools)
-
-
-def test_ordinals_count_cells_and_in_each_its_samples():
-    plan = small_plan()
-    sizes = [SIZES[cell.scenario] for cell in plan.cells]
-
-    assert plan.total == sum(sizes) == 20 and len(plan.cells) == 8
-    assert plan.offsets == [sum(sizes[:index]) for index in range(9)]
-    numbered = [
-        (index, sample.id) for index, size in enumerate(sizes) for sample in plan.cell_samples(plan.cells[index])[:size]
-    ]
-    assert [(index, sample.id) for index, sample in map(plan.task, range(plan.total))] == numbered
 
 
 def test_single_and_bulk_keys_are_equal():
@@ -100,18 +87,6 @@ def test_what_changes_no_answer_changes_no_key():
     )
 
 
-def test_pending_is_plan_minus_finished():
-    plan = small_plan()
-    keys = list(plan.all_keys())
-    finished = {keys[ordinal] for ordinal in (0, 4, 19)} | {"of another run"}
-
-    assert sorted(plan.pending(finished)["builtin"]) == [n for n in range(20) if n not in (0, 4, 19)]
-    pending = plan.pending(finished)
-    assert plan.pending_per_cell(pending) == Counter(plan.task(ordinal)[0] for ordinal in pending["builtin"])
-    assert plan.pending(()) == plan.pending({"an episode of another plan"})
-    assert plan.pending(set(keys)) == {}
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_pending_of_any_stored_keys_is_the_full_queue_without_them(seed):
     """Cells stored wholly, in part and not at all, keys of other contents, plans and forms, and keys that occur twice."""
@@ -140,16 +115,6 @@ def test_pending_of_any_stored_keys_is_the_full_queue_without_them(seed):
     expected = {name: queue for name, queue in missing.items() if queue}
     assert plan.pending(stored) == plan.pending(pl.Series("key", stored)) == expected
     assert list(plan.pending(stored)) == list(expected)
-
-
-def test_each_model_has_its_own_group_and_all_policies_share_one():
-    spec = sweep(models=["uniform", "internvl3-8b"], protocol="oeg", judge={"model": "qwen3-8b"})
-    names = {model.name: worker_group(model) for model in spec.models}
-
-    assert names == {"uniform": "builtin", "internvl3-8b": "internvl3-8b"}
-    assert judge_group(spec.judge) == "judge:qwen3-8b"
-    both = small_plan(models=["uniform", "internvl3-8b"]).pending(())
-    assert {name: len(queue) for name, queue in both.items()} == {"builtin": 10, "internvl3-8b": 10}
 
 
 def test_each_protocol_plays_its_own_samples():
@@ -236,16 +201,6 @@ def test_judge_changes_keys_only_where_it_reads_between_turns(demo_data):
 
     assert keys("oeg-multi", 2).isdisjoint(keys("oeg-multi", 3))
     assert keys("oeg", 2) == keys("oeg", 3)
-
-
-def test_cells_of_a_run_count_what_is_stored_and_nothing_without_a_folder(demo_data, tmp_path):
-    wanted = runs.sweep(demo_data, ["oracle"], ["zero-shot", "hint"], scenarios=["QD"])
-    plan = build_plan(wanted)
-    assert [(row["planned"], row["done"]) for row in cells_with_progress(plan, tmp_path / "nowhere")] == [(10, 0)] * 2
-    folder = runs.play_sweep(tmp_path / "run", wanted, only=13)
-
-    done = {row["cell"]: row["done"] for row in cells_with_progress(plan, folder)}
-    assert sum(done.values()) == 13 and all(0 < count < 10 for count in done.values())
 
 
 def test_rows_of_a_plan_count_up_to_the_stops_and_those_of_the_full_set(demo_data, tmp_path):

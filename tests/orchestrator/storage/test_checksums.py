@@ -5,7 +5,6 @@ import hashlib
 import shutil
 import subprocess
 
-import polars as pl
 import pytest
 
 from orchestrator.storage import checksums
@@ -43,15 +42,6 @@ def test_a_replaced_file_has_its_last_sums_and_the_list_stays_short(tmp_path):
     assert checksums.damaged_files(tmp_path) == [path.name], "an old copy is not the file"
 
 
-def test_removals_are_recorded_once_for_listed_files(tmp_path):
-    checksums.write(tmp_path / "listed.json", b"1")
-    (tmp_path / "foreign.json").write_bytes(b"2")
-    for _ in range(2):
-        checksums.record_removals(tmp_path, [tmp_path / "listed.json", tmp_path / "foreign.json"])
-    lines = (tmp_path / checksums.NAME).read_text().splitlines()
-    assert [line[66:] for line in lines if line.startswith(checksums.GONE)] == [checksums.COMPLETE, "listed.json"]
-
-
 def test_a_list_is_complete_only_if_it_was_there_before_the_first_part(tmp_path):
     (tmp_path / "old/episodes").mkdir(parents=True)
     (tmp_path / "old/episodes/part-00000001.parquet").touch()
@@ -71,24 +61,6 @@ def test_read_verified_returns_content_or_names_the_damaged_file(tmp_path):
     with pytest.raises(OSError, match=r"damaged or was edited.*plan\.json") as error:
         checksums.read_verified(path)
     assert error.value.errno == errno.EINVAL
-
-
-def test_a_sum_is_recorded_before_its_file_appears(tmp_path, monkeypatch):
-    path = tmp_path / "results.parquet"
-    with monkeypatch.context() as patch:
-        patch.setattr(checksums.safe_write, "publish", lambda path: None)
-        checksums.write_table(path, pl.DataFrame({"a": [1]}))
-    assert path.name in checksums.read_sums(tmp_path) and not path.exists()
-    checksums.write_table(path, pl.DataFrame({"a": [1, 2]}), compression="uncompressed")
-    assert pl.read_parquet(path)["a"].to_list() == [1, 2] and checksums.damaged_files(tmp_path) == []
-
-
-def test_a_folder_in_place_of_a_file_is_damage(tmp_path):
-    checksums.write(tmp_path / "b.json", b"one")
-    (tmp_path / "b.json").unlink()
-    assert checksums.damaged_files(tmp_path) == [], "a missing file is another fault"
-    (tmp_path / "b.json").mkdir()
-    assert checksums.damaged_files(tmp_path) == ["b.json"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from envs.errors import RunFolderError
 from orchestrator.storage import checksums
 from orchestrator.storage.control_log import (
     LOG,
-    MAX_BATCH,
     Command,
     ControlState,
     LogEntry,
@@ -123,12 +122,6 @@ def test_last_command_counts_separately_for_pause_and_cancel():
     assert marked[0]["reason"] == "cancel b by ana on h, now"
 
 
-@pytest.mark.parametrize("typed", ["pause", "resume", "restore", "pause m/*", "cancel m", "drain n1", "undrain n1"])
-def test_a_typed_command_is_parsed_and_prints_as_it_was_typed(typed):
-    verb, _, argument = typed.partition(" ")
-    assert str(parse_command(verb, argument)) == (typed if argument else f"{verb} all")
-
-
 @pytest.mark.parametrize(
     "verb, target, why",
     [
@@ -167,22 +160,3 @@ def test_a_line_of_another_version_is_named_once_and_has_no_effect(tmp_path, cap
 
     assert [len(read_history(tmp_path)) for _ in range(2)] == [1, 1]
     assert [record.getMessage().partition("line ")[2][:2] for record in caplog.records] == ["1:", "2:"]
-
-
-def test_a_verb_of_another_version_is_refused_with_its_remedy(tmp_path):
-    command = json.dumps({"verb": "set", "target": "cluster.gpus", "value": "4"})
-    (tmp_path / "control" / send_command(tmp_path, parse_command("pause", "m"))).write_text(command)
-    (entry,) = take_commands(tmp_path, lambda command: pytest.fail("no driver knows it"))
-
-    assert entry.refused and entry.effect.startswith("ctl set is gone (last in 0.2.0)")
-
-
-def test_one_call_takes_a_batch_and_the_next_the_rest(tmp_path):
-    folder = tmp_path / "control"
-    folder.mkdir()
-    (folder / "notes.txt").write_text("{}")
-    for number in range(MAX_BATCH + 1):
-        (folder / f"{number:019d}-{'0' * 12}.json").write_text('{"verb": "pause", "target": "m"}')
-
-    assert [len(take_commands(tmp_path, execute)) for _ in range(3)] == [256, 1, 0]
-    assert len(read_history(tmp_path)) == 257

@@ -17,7 +17,6 @@ from orchestrator.storage import episode_store, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.part_files import list_parts
-from orchestrator.storage.schemas import EPISODES, TURNS
 from tests.orchestrator.blocks import batch_of, block, episode
 
 ROOT = Path(__file__).parents[3]
@@ -48,19 +47,6 @@ def checked_ids(folder):
     grouped = {key: part["turn"].to_list() for (key,), part in played.group_by("key", maintain_order=True)}
     assert grouped == {key: list(range(count)) for key, count in stored.select("key", "turns").iter_rows() if count}
     return set(stored["sample_id"])
-
-
-def test_stored_rows_are_read_back(tmp_path):
-    rows = [episode(0, turns=3), episode(1, turns=0, error="bad picture", correct=False), episode(2)]
-
-    opened = EpisodeStore(tmp_path)
-    opened.append(block(rows))
-    opened.close()
-
-    assert episodes(tmp_path).collect().to_dicts() == rows
-    assert turns(tmp_path).collect().height == 5
-    assert episodes(tmp_path).collect_schema() == EPISODES
-    assert turns(tmp_path).collect_schema() == TURNS
 
 
 @pytest.mark.parametrize("name", ["run[1]", "a=b", "x*", "späte Läufe"])
@@ -97,18 +83,6 @@ def test_values_that_fit_no_column_are_null_and_cost_no_row(tmp_path, caplog):
     assert episodes(tmp_path).collect()["prompt_tokens"].to_list() == [None, 7]
     assert checked_ids(tmp_path) == {1, 2} and "does not fit its column" in caplog.text
     assert turns(tmp_path).collect()["reply"][:2].to_list() == [None, "half a pair ?"]
-
-
-def test_finished_holds_what_is_durable(tmp_path):
-    write_store(tmp_path, (1,), (2,))
-    opened = EpisodeStore(tmp_path)
-    opened.append(batch_of(3))
-
-    assert opened.finished_episodes().columns == ["key", "cell"]
-    assert opened.finished_episodes()["key"].to_list() == [episode(1)["key"], episode(2)["key"]]
-    opened.flush()
-    assert opened.finished_episodes().height == 3
-    opened.close()
 
 
 def test_discarded_episodes_are_pending_again_with_their_turns(tmp_path):
@@ -224,21 +198,6 @@ def test_a_repaired_part_can_be_put_back(tmp_path):
     EpisodeStore(tmp_path).close()
 
     assert checked_ids(tmp_path) == {1, 2, 3, 4}
-
-
-def test_foreign_files_are_not_parts(tmp_path, caplog):
-    write_store(tmp_path, (1,))
-    name = files(tmp_path, "episodes")[0]
-    for table in ("episodes", "turns"):
-        shutil.copy(tmp_path / table / name, tmp_path / table / "mine.parquet")
-        shutil.copy(tmp_path / table / name, tmp_path / table / "part-2.parquet")
-        (tmp_path / table / "README").write_text("not a table")
-
-    assert ids(tmp_path) == [1]
-    assert {path.name for path in list_parts(tmp_path).bad} == {"mine.parquet", "part-2.parquet"}
-    EpisodeStore(tmp_path).close()
-    assert files(tmp_path, "episodes") == ["README", name]
-    assert len(files(tmp_path, "damaged")) == 4
 
 
 def test_parts_are_merged_while_the_run_goes_on(tmp_path, monkeypatch):

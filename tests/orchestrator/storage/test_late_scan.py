@@ -36,17 +36,3 @@ def test_merged_parts_are_read_from_their_replacement(tmp_path):
     assert listed == [] and frame.collect_schema() == SCHEMA
     assert frame.filter(pl.col("n") > 1).select("key").collect()["key"].to_list() == ["k2", "k3"]
     assert len(listed) == 3
-
-
-def test_late_scan_answers_like_scan(tmp_path):
-    path = part(tmp_path / "part.parquet", 3, 1, 2)
-    plain, late = pl.scan_parquet(path), late_scan(SCHEMA, lambda: pl.scan_parquet(path))
-
-    for ask in (
-        lambda f: f.select(pl.len()),
-        lambda f: f.head(2).filter(pl.col("n") > 1),
-        lambda f: f.filter(pl.col("n").is_in([1, 2])).select("key"),
-        lambda f: f.join(f.filter(pl.col("n") < 3).select("key"), on="key", how="semi", maintain_order="left"),
-        lambda f: f.sort("n").tail(1),
-    ):
-        assert ask(plain).collect().equals(ask(late).collect())

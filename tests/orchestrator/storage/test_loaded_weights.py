@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.storage.loaded_weights import FILE, LoadedWeights, read_weights
 from sweeps.spec import ModelSpec
-from tests.actors.engine.test_weights import COMMITS, cached, checkpoint
+from tests.actors.engine.test_weights import COMMITS, cached
 
 HUB = ModelSpec(name="m", source="org/name")
 
@@ -54,18 +54,6 @@ def test_this_machine_must_have_the_recorded_commit(run: Path, tmp_path: Path) -
     assert LoadedWeights(run).mismatch(HUB) == ""
 
 
-def test_a_changed_folder_is_refused_until_it_is_restored(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path / "model")
-    model = ModelSpec(name="m", source=str(folder))
-    weights = LoadedWeights(tmp_path)
-    weights.models[model.name] = {"source": model.source, "revision": "", "weights": "sha256:" + "0" * 64}
-
-    reason = weights.mismatch(model)
-    assert "was played with weights sha256:000000000000 of m" in reason
-    assert reason.endswith("restore its files, or pass another --output")
-    assert weights.pin(model) == model
-
-
 def test_an_older_folder_and_a_damaged_record_hold_nobody_up(tmp_path: Path) -> None:
     assert LoadedWeights(tmp_path).mismatch(HUB) == ""
     (tmp_path / FILE).write_text('{"m": 1}')
@@ -81,13 +69,3 @@ def test_runs_differ_only_where_both_have_loaded_the_model(run: Path, tmp_path: 
         other.models["m"] = {"source": "org/name", "revision": "", "weights": commit}
         assert own.differs_from(other, HUB) is other.differs_from(own, HUB) is differs
     assert not own.differs_from(other, HUB.model_copy(update={"revision": COMMITS[1]})), "of neither is this known"
-
-
-def test_only_models_that_are_recorded_are_forgotten(run: Path) -> None:
-    weights, before = LoadedWeights(run), (run / FILE).stat().st_ino
-    weights.models["n"] = {"source": "org/n", "revision": "", "weights": COMMITS[1]}
-    weights.forget(["other"])
-    assert (run / FILE).stat().st_ino == before, "nothing to forget, nothing written"
-    weights.forget(["m", "other"])
-    assert set(weights.models) == {"n"} and read_weights(run) == weights.models
-    assert LoadedWeights(run).add(HUB, COMMITS[1]) == "", "without an episode it may have other weights"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from pathlib import Path
 
@@ -18,11 +17,9 @@ from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.manifest import DAMAGED, MISSING, NO_SUMS, find_faults, put_aside_unmended
 from orchestrator.storage.run_folder import RESOLVED
 from orchestrator.storage.status import read_status
-from orchestrator.storage.verdict_store import VerdictStore
 from tests.orchestrator.report import runs
 from tests.orchestrator.storage.test_flipped_bits import flip_bit
 
-OLD = Path(__file__).parent / "old_folders"
 PART = "part-00000077.parquet"
 
 
@@ -110,25 +107,6 @@ def test_files_that_no_attempt_rewrites_are_given_up(folder):
     assert find_faults(folder) == [] and (folder / "damaged" / f"{folder.name}-odd.json").read_bytes() == b"2"
 
 
-def test_parts_that_the_store_merges_or_sets_aside_are_not_missed(folder):
-    empty(next((folder / "verdicts").glob("part-*")))
-    (next((folder / "episodes").glob("part-*"))).unlink()
-    assert {fault.problem for fault in find_faults(folder)} >= {DAMAGED}
-    VerdictStore(folder).compact()
-    store = EpisodeStore(folder)
-    store.compact()
-    store.close()
-    assert find_faults(folder) == []
-
-
-@pytest.mark.parametrize("version", ["0.1", "0.2"])
-def test_folders_of_earlier_versions_read_without_faults(tmp_path, version):
-    old = Path(shutil.copytree(OLD / version, tmp_path / "old"))
-    assert find_faults(old) == []
-    (old / "results.json").unlink()
-    assert find_faults(old) == [manifest.Fault("results.json", MISSING)]
-
-
 COMMANDS = (
     "status {}", "status {} --json", "report {} --brief", "compare {}", "export {} --to csv", "judge {} --agreement",
     "merge {} OTHER --output {}-merged", "track {} --tracking-uri sqlite",
@@ -176,13 +154,3 @@ def test_other_damage_ends_in_one_sentence_and_3(folder, damage):
         outcome = CliRunner().invoke(app, [*command.split(), str(folder)])
         assert outcome.exit_code == FAULTY, outcome.output
         assert outcome.stderr.count(f"{folder}/{name}") == 1 and outcome.stderr.count("\n") <= 2, outcome.stderr
-
-
-@pytest.mark.long
-def test_a_thousand_flipped_bits_are_each_named(folder, finished):
-    draw, names = random.Random(33), listed(folder)
-    for _ in range(1_000):
-        name = draw.choice(names)
-        flip_bit(folder / name, draw.randrange(8 * (folder / name).stat().st_size))
-        assert name in names_of(folder), name
-        shutil.copy2(finished / name, folder / name)

@@ -6,7 +6,6 @@ import pytest
 
 from actors.playing.records import to_columns
 from actors.playing.rows import OptionRow
-from orchestrator.merging.answers import Source, write_episodes
 from orchestrator.storage.episode_store import EpisodeStore, options
 from orchestrator.storage.manifest import find_faults
 from tests.orchestrator.blocks import batch_of, episode
@@ -59,27 +58,6 @@ def test_episodes_whose_options_are_lost_are_pending_again(tmp_path, spoil):
     store.append(with_options(1))
     store.close()
     assert stored(tmp_path) == [1, 1, 2, 2] and find_faults(tmp_path) == []
-
-
-def test_options_whose_episodes_were_never_committed_do_not_count(tmp_path):
-    store_each(tmp_path, with_options(1), with_options(2)).close()
-    for table in ("episodes", "turns"):
-        (tmp_path / table / "part-00000002.parquet").unlink()
-    assert stored(tmp_path) == [1, 1]
-    EpisodeStore(tmp_path).close()
-    assert [path.name for path in (tmp_path / "options").glob("*.parquet")] == ["part-00000001.parquet"]
-
-
-def test_options_are_taken_over_from_another_folder(tmp_path):
-    store_each(tmp_path / "old", with_options(1, 2)).close()
-    from orchestrator.storage.episode_store import episodes
-
-    rows = episodes(tmp_path / "old").collect()
-    source = Source(tmp_path / "old", "old", rows, rows.select("key").head(1), rows.select("key"))
-    new = EpisodeStore(tmp_path / "new")
-    write_episodes(new, [source])
-    new.close()
-    assert stored(tmp_path / "new") == [1, 1]
 
 
 def test_part_number_of_a_write_that_a_crash_cut_short_is_not_used_again(tmp_path):

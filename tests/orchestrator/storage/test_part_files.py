@@ -25,12 +25,8 @@ def folder(tmp_path) -> Path:
     [
         ("part-00000007.parquet", Part(7, 7)),
         ("part-00000002-00000010.parquet", Part(2, 10)),
-        ("part-123456789.parquet", Part(123_456_789, 123_456_789)),
         ("part-00000010-00000002.parquet", None),
-        ("part-00000007-00000007.parquet", None),
-        ("part-000000007.parquet", None),
         ("part-00000007.parquet.tmp", None),
-        ("other.parquet", None),
     ],
 )
 def test_a_file_name_is_a_part_only_as_the_store_writes_it(name, part):
@@ -65,20 +61,6 @@ def test_files_are_sorted_by_their_use_and_mended(folder):
     mend(folder)
     assert list_parts(folder).bad == list_parts(folder).lone == missing_parts(folder) == []
     assert len(list((folder / "damaged").iterdir())) == 4
-
-
-def test_a_merge_replaces_the_parts_inside_it_once_both_halves_exist(folder):
-    merge = Part(1, 2)
-    for table in ("turns", "episodes"):
-        assert list_parts(folder).parts == [Part(1, 1), Part(2, 2), Part(3, 3)]
-        safe_write.prepare(folder / table / merge.name, (folder / table / Part(1, 1).name).read_bytes())
-        checksums.record_sums(folder, [folder / table / merge.name])
-        safe_write.publish(folder / table / merge.name)
-    files = list_parts(folder)
-    assert files.parts == [merge, Part(3, 3)] and files.bad == files.lone == []
-    assert files.merged == [Part(1, 1), Part(2, 2)]
-    mend(folder)
-    assert sorted(path.name for path in (folder / "turns").iterdir()) == [merge.name, Part(3, 3).name]
 
 
 def test_a_number_is_never_used_twice(folder):

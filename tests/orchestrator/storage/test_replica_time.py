@@ -31,18 +31,6 @@ def test_attempts_add_up_by_group(tmp_path):
     }  # fmt: skip
 
 
-def test_one_sentence_with_parts_of_half_a_percent_and_more(tmp_path):
-    hour = 3600.0
-    row = ReplicaTime(gpus=1, playing=1990 * hour, idle=10 * hour, lost=9 * hour, waiting=11 * hour)
-    write_attempts(tmp_path, {"a": {"m": row}})
-    assert list(describe(tmp_path)) == ["2,009.0 GPU-hours held: 99% playing; 11.0 GPU-hours waiting in Ray"]
-
-    write_attempts(tmp_path, {"a": {"m": ReplicaTime(playing=0.995 * hour, idle=0.005 * hour, waiting=0.004 * hour)}})
-    assert list(describe(tmp_path)) == ["1.0 worker-hours held: 100% playing, 0% idle"]
-    write_attempts(tmp_path, {"a": {"m": ReplicaTime(loading=1800, waiting=9)}})
-    assert list(describe(tmp_path)) == ["30.0 worker-minutes held: 100% loading; 0.1 worker-minutes waiting in Ray"]
-
-
 def test_metrics_are_of_held_time(tmp_path):
     assert held_metrics(tmp_path) == {} and list(describe(tmp_path)) == []
     write_attempts(tmp_path, {"a": {"m": ReplicaTime(gpus=2, playing=2700, lost=900, waiting=7200)}})

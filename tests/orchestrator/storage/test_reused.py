@@ -52,15 +52,6 @@ def test_episodes_are_counted_per_cell_and_told_per_source_and_day_without_verdi
     ]
 
 
-def test_a_folder_that_took_nothing_over_gets_no_file(tmp_path):
-    write_store(tmp_path, (1,))
-    drop_unstored(tmp_path)
-
-    assert read_reused(tmp_path).schema == REUSED and read_reused(tmp_path).is_empty()
-    assert reused.reused_per_cell(tmp_path) == {} and reused.sentences(tmp_path) == []
-    assert not (tmp_path / FILE).exists()
-
-
 @pytest.mark.parametrize("content", ["torn", "foreign"])
 def test_a_damaged_record_counts_for_nothing_and_is_moved_aside(tmp_path, content, caplog):
     write_store(tmp_path, (1, 2))

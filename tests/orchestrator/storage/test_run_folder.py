@@ -27,7 +27,6 @@ from orchestrator.storage.run_folder import (
     differences,
     planned_cells,
     planned_keys,
-    read_bad_lines,
     settings,
     stored_sweep,
     sweep_toml,
@@ -83,9 +82,7 @@ def test_a_misspelled_run_folder_gets_the_nearest_one(tmp_path, read):
     [
         ({"sampling": {"max_tokens": 64}}, "sampling.max_tokens was 50, this sweep says 64"),
         ({"selection": {"limit": 5}}, "selection.limit was not set, this sweep says 5"),
-        ({"models": ["uniform"]}, 'models was ["uniform", "qwen"], this sweep says ["uniform"]'),
         ({"models": ["uniform", {**QWEN, "revision": "x"}]}, 'models.qwen.revision was "abc", this sweep says "x"'),
-        ({"conditions": ["hint", "history"]}, 'conditions was ["hint"], this sweep says ["hint", "history"]'),
     ],
 )
 def test_difference_is_described_in_one_sentence(keys, sentence):
@@ -167,13 +164,6 @@ def test_an_unreadable_configuration_is_refused_and_can_be_replaced(tmp_path, co
     claim_folder(tmp_path, sweep())
 
 
-def test_a_file_is_no_run_folder(tmp_path):
-    (tmp_path / "run").write_text("")
-
-    with pytest.raises(RunFolderError, match="cannot be a run folder"):
-        claim_folder(tmp_path / "run", sweep())
-
-
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -208,21 +198,6 @@ def test_second_driver_is_refused_with_holder(tmp_path, holder):
     claim_folder(tmp_path, sweep())
 
 
-def test_driver_and_store_of_one_process_share_the_folder(tmp_path):
-    with claim(tmp_path, sweep()):
-        EpisodeStore(tmp_path).close()
-        opened = EpisodeStore(tmp_path)
-        with pytest.raises(RunFolderError, match="already open"):
-            claim_folder(tmp_path, sweep())
-    assert read_lock(tmp_path)["pid"] == os.getpid()
-    opened.close()
-    claim_folder(tmp_path, sweep())
-
-
-def read_lock(folder):
-    return json.loads((folder / "lock").read_text())
-
-
 def test_no_secret_reaches_the_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-hidden")
     monkeypatch.setattr(sys, "argv", ["proactive-sweep", "--tracking-uri", "http://me:hidden@host:5000/a@b"])
@@ -241,20 +216,6 @@ def test_no_secret_reaches_the_folder(tmp_path, monkeypatch):
 def plan(folder, count):
     row = {"cell": CELL, "model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "planned": count}
     write_plan(folder, pl.DataFrame([row]))
-
-
-def test_status_records_what_ran(tmp_path):
-    plan(tmp_path, 0)
-    cells = [{"cell": CELL, "planned": 0, "finished": 0, "errors": 0, "state": "complete", "reason": ""}]
-
-    write_status(tmp_path, cells, finished=True)
-    status = read_status(tmp_path)
-
-    assert status["cells"] == cells
-    assert status["running"] is None and status["finished"] is True
-    assert status["argv"] == sys.argv
-    assert status["packages"]["polars"] == pl.__version__
-    assert status["commit"] is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", status["commit"])
 
 
 def test_status_counts_only_episodes_of_current_plan(tmp_path):
@@ -316,11 +277,6 @@ def test_reader_of_lock_does_not_block_driver(tmp_path):
 TORN, OTHER = (SkippedLines("QD", 1, digest, ("line 3 is torn",)) for digest in ("a" * 16, "b" * 16))
 
 
-def claim_without(folder, left_out, update=False):
-    with claim(folder, sweep(), update, left_out):
-        return read_bad_lines(folder)
-
-
 def test_the_plan_is_two_files_that_read_back(tmp_path):
     names = {"model": "uniform", "scenario": "QD", "condition": "hint", "protocol": "mcqa"}
     rows = [{**names, "cell": CELL, "planned": 2}, {**names, "cell": "uniform/ROD/hint", "planned": 3}]
@@ -330,34 +286,3 @@ def test_the_plan_is_two_files_that_read_back(tmp_path):
     assert planned_cells(tmp_path) == rows
     assert planned_keys(tmp_path).collect()["key"].to_list() == ["a", "b"]
     assert to_json({"name": "ä"}) == '{\n  "name": "ä"\n}\n'.encode()
-
-
-def test_left_out_lines_are_those_of_the_first_attempt(tmp_path):
-    assert claim_without(tmp_path, (TORN,)) == (TORN,)
-    assert claim_without(tmp_path, ()) == (), "a folder without an episode takes other data"
-    assert not (tmp_path / "bad_lines.json").exists()
-    assert claim_without(tmp_path, ()) == ()
-    assert claim_without(tmp_path, (TORN,)) == (TORN,)
-    add_part(tmp_path)
-    assert (
-        claim_without(tmp_path, (SkippedLines("QD", 1, TORN.numbers, ("other words",)),))[0].identity == TORN.identity
-    )
-    assert len(claim_without(tmp_path, None)) == 1, "the lines were not read: what is recorded stays"
-
-    with pytest.raises(RunFolderError) as refusal:
-        claim_without(tmp_path, (OTHER, SkippedLines("ROD", 2, "c" * 16, ())))
-    assert str(refusal.value) == (
-        f"{tmp_path} was run without 1 bad line of QD, but the data now leave out 1 bad line of QD, 2 bad lines of ROD."
-        " Restore the data, pass another --output, or --update to continue with the lines that are good now"
-    )
-    with pytest.raises(RunFolderError, match="but the data now leave out no bad line"):
-        claim_without(tmp_path, ())
-    assert claim_without(tmp_path, (OTHER,), update=True) == (OTHER,)
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"scenarios": 3}', '{"scenarios": [{}]}'])
-def test_a_damaged_record_of_bad_lines_is_refused(tmp_path, content):
-    (tmp_path / "bad_lines.json").write_text(content)
-
-    with pytest.raises(RunFolderError, match=r"bad_lines\.json is damaged .* to rewrite it, with --update"):
-        read_bad_lines(tmp_path)

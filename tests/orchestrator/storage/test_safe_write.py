@@ -14,44 +14,11 @@ from orchestrator.storage import safe_write
 FRAME = pl.DataFrame({"a": [1]})
 
 
-def modes(folder):
-    return {path.relative_to(folder).as_posix(): path.stat().st_mode & 0o777 for path in folder.rglob("*")}
-
-
-def test_files_and_folders_are_as_accessible_as_the_folder_above(tmp_path):
-    tmp_path.chmod(0o750)
-    for _ in range(2):
-        safe_write.make_folders(tmp_path / "a/b")
-        safe_write.write(tmp_path / "plan.json", b"{}")
-        safe_write.append(tmp_path / "lines", b"1\n")
-        safe_write.write_table(tmp_path / "table", FRAME)
-    assert modes(tmp_path) == {"a": 0o750, "a/b": 0o750, "plan.json": 0o640, "lines": 0o640, "table": 0o640}
-    safe_write.make_private(tmp_path / "a")
-    assert modes(tmp_path)["a"] == 0o700
-
-
 @pytest.mark.timeout(20)
 def test_a_pipe_is_refused_without_waiting_for_a_reader(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="it is a pipe or a device"):
         safe_write.open_file(tmp_path / "pipe", os.O_RDWR)
-
-
-def test_content_has_its_name_only_once_it_is_published(tmp_path):
-    path = tmp_path / "table.parquet"
-    safe_write.temporary_path(path).write_bytes(b"left by a crash, and longer than what follows")
-    safe_write.prepare(path, b"new")
-    assert not path.exists()
-    safe_write.publish(path)
-    assert path.read_bytes() == b"new" and list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("frame", [FRAME, FRAME.lazy()], ids=["frame", "lazy frame"])
-def test_a_table_replaces_the_one_before(tmp_path, frame):
-    path = tmp_path / "table.parquet"
-    path.write_bytes(b"old")
-    safe_write.write_table(path, frame, compression="uncompressed")
-    assert pl.read_parquet(path).equals(FRAME) and list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("before", [b"", b"one\n", b"one\ntorn", b"torn"])

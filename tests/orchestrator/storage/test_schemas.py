@@ -15,7 +15,6 @@ from actors.playing.records import (
     TurnRow,
     VerdictRow,
     episode_batch,
-    episode_row,
     verdict_batch,
 )
 from envs.openended import Bits
@@ -26,7 +25,6 @@ from orchestrator.storage.schemas import EPISODES, TURNS, VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.load import build
 from tests.envs.games import SAMPLES
-from tests.orchestrator import blocks
 from tests.orchestrator.report.runs import replace_part
 
 STORED = {
@@ -51,25 +49,6 @@ def cell(protocol="mcqa"):
 @pytest.mark.parametrize(("table", "columns"), [("episodes", EPISODES), ("turns", TURNS), ("verdicts", VERDICTS)])
 def test_stored_columns_match_earlier_run_folders(table, columns):
     assert " ".join(f"{name}:{kind}" for name, kind in columns.items()) == STORED[table]
-
-
-def test_earlier_turns_without_judged_replies_read_with_nulls(tmp_path):
-    store = EpisodeStore(tmp_path)
-    store.append(blocks.block([blocks.episode(0)]))
-    store.close()
-    (part,) = (tmp_path / "turns").glob("*.parquet")
-    replace_part(pl.read_parquet(part).drop("read_as", "judged"), part)
-    store = EpisodeStore(tmp_path)
-    store.append(blocks.block([blocks.episode(1)]))
-    store.compact()
-    store.close()
-
-    stored_turns = turns(tmp_path).collect()
-    assert (
-        stored_turns.schema == TURNS
-        and stored_turns["key"].n_unique() == 2
-        and stored_turns["judged"].null_count() == stored_turns.height
-    )
 
 
 @pytest.mark.parametrize(("row", "columns"), [(EpisodeRow, EPISODES), (TurnRow, TURNS), (VerdictRow, VERDICTS)])
@@ -101,19 +80,6 @@ def test_store_reads_back_what_worker_sends(tmp_path):
     assert (first["ending"], first["correct"], first["suggestions"], first["cost"]) == ("limit", False, 1, 0.25)
     assert (failed["error"], failed["turns"], answered["correct"]) == ("gone", 0, None)
     assert [turn["move"] for turn in turns(tmp_path).collect().iter_rows(named=True)] == ["left", None]
-
-
-def test_cached_counts_are_summed_over_turns_or_unknown():
-    suggestion_turn = Turn(3, "A", Verdict.CORRECT, Verdict.MISMATCH, Action.SUGGESTION, Move.LEFT)
-    full_replies = [Reply("A", 100, 2, cached_tokens=n, pictures=2, cached_pictures=n // 10) for n in (0, 10, 20)]
-
-    def count_cached(replies):
-        played_turns = tuple(PlayedTurn(suggestion_turn, ImageRef("ROD/1.jpg"), reply) for reply in replies)
-        return episode_row(cell(), episode("a", suggestion_turn, Ending.LIMIT)._replace(turns=played_turns))[-3:]
-
-    assert count_cached(full_replies) == (30, 6, 3)
-    assert count_cached([*full_replies, Reply("A")]) == count_cached([]) == (None, None, None)
-    assert count_cached([Reply("A", 100, 2, cached_tokens=7)]) == (7, None, None)
 
 
 def test_earlier_parts_read_with_nulls_and_merge_with_new_ones(tmp_path):

@@ -20,7 +20,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from actors.engine.baselines import Baseline
-from orchestrator.tracking.experiment_page import CELLS, KIND, MODELS, NOTE, RUNS_FIRST, SWEEPS, TAG, views
+from orchestrator.tracking.experiment_page import CELLS, KIND, MODELS, NOTE, RUNS_FIRST, SWEEPS, views
 from tests.orchestrator.mlflow_stores import client, closed_address, parent, row, runs, send, wait_until
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -54,19 +54,6 @@ def test_what_somebody_else_wrote_stays(folder):
 
     tags = mlflow.get_experiment("1").tags
     assert (tags[NOTE], tags[KIND]) == ("My own words.", "genai_development")
-
-
-def test_views_chart_the_conditions_of_every_sweep(folder):
-    send(folder, [row(0)])
-    send(folder, [row(0)], params={"conditions": "zero-shot, hint"}, uri=f"sqlite:///{folder / 'mlflow.db'}")
-    (folder / "other").mkdir()
-    send(folder / "other", [row(0)], params={"conditions": "zero-shot"}, uri=f"sqlite:///{folder / 'mlflow.db'}")
-    tags = client(folder).get_experiment_by_name("sweep").tags
-    name, state = read_view(tags[TAG + MODELS])
-
-    assert name == "Models" and state["searchFilter"] == "tags.level = 'model'"
-    charted = [chart["selectedMetrics"] for chart in state["compareRunCharts"] if chart["type"] == "PARALLEL"]
-    assert charted[0] == ["acc_under/hint", "acc_under/zero-shot"]
 
 
 def read_view(tag: str) -> tuple[str, dict[str, Any]]:

@@ -10,11 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from actors.playing.records import EpisodeBatch
 from envs.errors import RunFolderError
-from orchestrator.storage import reused
-from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.schemas import EPISODES, TURNS
 from orchestrator.tracking.rebuild import _stored_address, read_results, track
 from tests.orchestrator.mlflow_stores import (
     cells,
@@ -66,19 +62,6 @@ def test_resumed_sweep_continues_same_runs(folder):
     assert len(history) == 1, "what did not change is not sent again"
 
 
-def test_deleted_runs_are_created_again(folder):
-    send(folder, [row(0), row(1)])
-    client(folder).delete_run(cells(runs(folder))["m0/QD/hint"].info.run_id)
-    send(folder, [row(0, acc=99.0), row(1, acc=99.0)])
-    assert [run.data.metrics["acc"] for run in cells(runs(folder)).values()] == [99.0, 99.0]
-    client(folder).delete_run(parent(runs(folder)).info.run_id)
-    for run in runs(folder):
-        client(folder).delete_run(run.info.run_id)
-    send(folder, [row(0)])
-
-    assert set(cells(runs(folder))) == {"m0/QD/hint"} and parent(runs(folder)).info.status == "FINISHED"
-
-
 def test_copied_folder_updates_only_its_own_runs(folder, tmp_path):
     write_run_files(folder, [row(0)], models=[{"name": "m0"}])
     track(folder)
@@ -116,25 +99,6 @@ def test_copies_of_sweep_share_server_run_and_other_sweep_does_not(folder, tmp_p
     assert sorted(run.data.metrics["acc"] for run in mlflow_runs if run.data.tags["level"] == "cell") == [1.0, 2.0]
     names = {run.info.run_name for run in mlflow_runs if run.data.tags["level"] == "model"}
     assert names == {"m0 · sweep · one", "m0 · sweep · other"}
-
-
-def test_sweep_run_names_reused_folders(folder):
-    noted = {
-        "key": ["k"],
-        "judge": [None],
-        "cell": ["c"],
-        "folder": ["outputs/old"],
-        "taken": ["2026-11-22T10:00:00+00:00"],
-    }
-    reused.record_reused(folder, pl.DataFrame(noted, schema=reused.REUSED))
-    store = EpisodeStore(folder)
-    episode = {name: ["k"] if kind == pl.String else [1] for name, kind in EPISODES.items()} | {"correct": [True]}
-    store.append(EpisodeBatch([0], episode, {name: [] for name in TURNS}))
-    store.close()
-    send(folder, [row(0)])
-
-    tag = parent(runs(folder)).data.tags["reused"]
-    assert tag == "1 episode was played in outputs/old and taken over on 2026-11-22"
 
 
 def test_baselines_are_separate_and_sweep_names_best_model(folder):

@@ -8,23 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from orchestrator.tracking import client, links, local_store
+from orchestrator.tracking import links, local_store
 from tests.orchestrator.mlflow_stores import cells, row, runs, send
 
 ADDRESS = "http://user:secret@host:5000/base/"
-
-
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
-        (ValueError("  first\nsecond"), "first"),
-        (ValueError(""), "ValueError"),
-        (ValueError("at http://user:secret@host"), "at http://***@host"),
-        (ValueError("x" * 500), "x" * 200),
-    ],
-)
-def test_an_error_is_one_line_without_a_password(error, line):
-    assert client.first_line(error) == line
 
 
 def test_a_folder_keeps_its_mark_and_another_sweep_gets_its_own(tmp_path):
@@ -57,20 +44,6 @@ def test_a_broken_record_starts_new_runs(folder, content):
     send(folder, [row(0)])
 
     assert len(cells(runs(folder))) == 1
-
-
-def test_pages_of_a_folder_are_addresses_that_a_browser_opens(tmp_path):
-    links.remember(tmp_path, ADDRESS, mark="m", experiment="7")
-    links.remember(tmp_path, "https://other", mark="m", experiment="x")
-    links.remember(tmp_path, "databricks", mark="m", experiment="8")
-    links.remember(tmp_path, local_store.resolve_uri("sqlite", tmp_path), mark="m", experiment="9")
-    end = "runs?viewStateShareKey=proactive-sweep-models&compareRunsMode=CHART"
-
-    assert list(links.pages(tmp_path)) == [
-        f"http://host:5000/base/#/experiments/7/{end}",
-        f"mlflow ui --backend-store-uri sqlite:///{tmp_path.resolve()}/mlflow.db, then "
-        f"http://127.0.0.1:5000/#/experiments/9/{end}",
-    ]
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
-import pytest
-
 from orchestrator.tracking.rollup import model_measures, sweep_measures
 from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset, is_mlflow, parameters
 
@@ -39,14 +37,6 @@ def test_a_run_is_described_by_its_sweep():
     first_version = TrackedRun.of({"name": "s", "models": ["a"], "conditions": ["hint"]}, Path("s"), "sqlite")
     assert (first_version.models, first_version.conditions) == ((), ()) and parameters({}) == {}
     assert [is_mlflow(uri) for uri in ("sqlite", "databricks", "none", "otlps://h")] == [True, True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("played", "main"),
-    [(["hint", "zero-shot"], "zero-shot"), (["b", "a"], "b"), (["z", "a"], "a"), (["z", "hint"], "hint"), ([], "")],
-)
-def test_main_condition_of_model_accuracy(played, main):
-    assert TrackedRun.of(SWEEP, Path("s")).main_condition(iter(played)) == main
 
 
 def test_a_data_set_has_the_digest_of_all_its_samples_in_order():

@@ -1,4 +1,4 @@
-"""A run with hostile replies, for tests of the page."""
+"""A run with hostile replies, for tests of the report and of ``view``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class HostileModel(Backend):
         return None
 
 
-def hostile_run(output: Path, data_folder: Path) -> Path:
+def hostile_run(output: Path, data_folder: Path, model: str | dict = MODEL) -> Path:
     """Play two baselines and a hostile model over four scenarios."""
-    wanted = sweep(data_folder, ["oracle", "always-ask", MODEL], CONDITIONS, scenarios=["ROD", "VSOD", "QD", "COCO"])
-    return play_sweep(output, wanted, backends={"uniform": HostileModel()})
+    wanted = sweep(data_folder, ["oracle", "always-ask", model], CONDITIONS, scenarios=["ROD", "VSOD", "QD", "COCO"])
+    return play_sweep(output, wanted, backends={model if isinstance(model, str) else model["name"]: HostileModel()})

@@ -10,13 +10,11 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
-import polars as pl
 import pytest
 from selenium import webdriver
 
 from envs.errors import RunFolderError
 from orchestrator.storage.episode_store import episodes
-from orchestrator.view import bundle as bundles
 from orchestrator.view.bundle import write_bundle
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
 from tests.orchestrator.view.hostile_run import ALARM, CONDITIONS
@@ -168,17 +166,3 @@ def test_without_pictures_a_new_folder_holds_all_episodes(runs, tmp_path):
     assert (last.episodes, last.pictures) == (episodes(runs["other"]).collect().height, 0)
     names = ["README.md", "episodes-0000.parquet", "index.html", "list.parquet"]
     assert sorted(path.name for path in (tmp_path / "new/below").iterdir()) == names
-
-
-def test_pictures_fill_files_of_equal_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundles, "FILE_PICTURES", 2)
-    writer = bundles.PictureWriter(tmp_path)
-    assert [writer.add(f"picture {number}".encode()) for number in range(5)] == [0, 1, 2, 3, 4]
-    writer.flush()
-    writer.flush()
-
-    files = sorted(tmp_path.iterdir())
-    assert [path.name for path in files] == [f"pictures-000{number}.parquet" for number in range(3)]
-    assert writer.file_sizes == [path.stat().st_size for path in files]
-    stored = [picture for path in files for picture in pl.read_parquet(path)["picture"]]
-    assert stored == [f"picture {number}".encode() for number in range(5)]

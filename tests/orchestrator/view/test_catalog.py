@@ -1,6 +1,5 @@
 """The columns of two runs, their episodes as film strips, and runs that change."""
 
-import io
 import zlib
 
 import polars as pl
@@ -12,10 +11,9 @@ from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
-from orchestrator.view.catalog import LISTED, Catalog, run_names
-from orchestrator.view.run_index import KINDS, OUTCOMES, RunIndex
+from orchestrator.view.catalog import Catalog, run_names
+from orchestrator.view.run_index import KINDS, RunIndex
 from tests.orchestrator.report.runs import play_sweep, sweep
-from tests.orchestrator.view.hostile_run import MODEL
 
 
 def read_catalog(folders) -> Catalog:
@@ -50,20 +48,6 @@ def test_columns_hold_every_planned_episode_of_both_runs(catalog, two_folders):
     assert (rows["right"] == -1).any(), "an error has no score"
 
 
-def test_the_page_gets_the_columns_and_the_names_in_the_papers_order(catalog):
-    about, listed = catalog.about(), pl.read_parquet(io.BytesIO(catalog.list_bytes()))
-
-    assert listed.columns == list(LISTED) and listed.height == about["total"]
-    assert about["orders"]["run"] == ["run", "other"] and about["orders"]["scenario"] == ["ROD", "VSOD", "QD", "COCO"]
-    assert about["orders"]["condition"][:2] == ["zero-shot", "hint"]
-    for row in listed.with_row_index("at").sample(20, seed=1).iter_rows(named=True):
-        key, cell = catalog.rows["key"][row["at"]], about["cells"][row["cell"]]
-        assert key.startswith("/".join((cell["model"], cell["scenario"])))
-    baselines = {cell["model"]: cell["baseline"] for cell in about["cells"] if cell["run"] == "run"}
-    assert baselines == {"oracle": True, "always-ask": True, MODEL["name"]: False}
-    assert (about["outcomes"], about["kinds"]) == (OUTCOMES, KINDS)
-
-
 def test_film_strips_have_their_own_turns(catalog, two_folders):
     positions = [0, 3, 5, int(catalog.starts[1]), catalog.height - 1]
     views = list(catalog.read_views(positions, lambda folder: Thumbnails(folder, 100)))
@@ -74,13 +58,6 @@ def test_film_strips_have_their_own_turns(catalog, two_folders):
         assert replies == stored["reply"].fill_null("").to_list()
         assert len(view["episode"]["turns"]) == min(len(replies), len(view["episode"]["turns"])) > 0
     assert list(catalog.read_views([], lambda folder: Thumbnails(folder, 1))) == []
-
-
-def test_replies_are_searched_in_any_case(catalog):
-    found = catalog.replies_with("<SCRIPT")
-
-    assert len(found) and set(catalog.rows["model"].gather(found)) == {MODEL["name"]}
-    assert catalog.replies_with("no reply says this").tolist() == []
 
 
 def test_run_names_are_short_unless_two_end_alike(tmp_path):

@@ -7,10 +7,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.report.read_run import read_run
-from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.view.page import VERSIONS, ViewPage
-from tests.orchestrator.report.runs import play_sweep, sweep
 from tests.orchestrator.view.hostile_run import HOSTILE
 from tests.orchestrator.view.served import Reader, served
 
@@ -36,27 +32,6 @@ def read_list(reader):
     state = reader.read("state")
     assert reader.ask("GET", f"{reader.path}list?version={state['version']}") == 200
     return state, pl.read_parquet(io.BytesIO(reader.bodies[-1]))
-
-
-def test_every_planned_episode_is_listed_once(reader):
-    state, rows = read_list(reader)
-
-    assert rows.height == state["total"] == state["planned"] and not state["reading"]
-    assert rows["crc"].n_unique() == rows.height and rows["cell"].max() < len(state["cells"])
-
-
-def test_an_episode_has_its_pictures_and_options(reader, hostile_folder):
-    stored = read_run(hostile_folder).episodes.filter(scenario="ROD", condition="hint", sample_id=0, model="always-ask")
-    version, rows = reader.read("state")["version"], read_list(reader)[1].with_row_index("at")
-    cell = next(
-        n for n, cell in enumerate(reader.read("state")["cells"])
-        if (cell["model"], cell["scenario"], cell["condition"]) == ("always-ask", "ROD", "hint")
-    )  # fmt: skip
-    view = reader.read("episode", version=version, at=rows.filter(cell=cell, sample=0)["at"][0])
-
-    assert view["episode"]["key"] == stored["key"][0] and view["episode"]["run"] == "<b>run</b>"
-    turn = view["episode"]["turns"][0]
-    assert view["pictures"][turn["picture"]].startswith("data:image/webp;base64,") and turn["options"]
 
 
 def test_hostile_replies_arrive_as_json_alone(reader):
@@ -107,23 +82,3 @@ def test_without_its_data_a_run_has_replies_but_no_pictures(hostile_folder, tmp_
 
     assert view["pictures"] == [] and "data folder" in view["episode"]["why"]
     assert json.dumps(view["episode"]["turns"])
-
-
-def test_versions_follow_a_run_that_grows_and_is_merged(demo_data, tmp_path):
-    wanted, folder = sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"]), tmp_path / "run"
-    play_sweep(folder, wanted, only=3)
-    page = ViewPage({"run": folder})
-    assert (page.catalog.height, page.is_complete) == (0, False)
-    page.refresh()
-    assert (page.catalog.height, page.catalog.planned, page.is_complete) == (3, 10, True)
-    first = page.catalog
-    page.refresh()
-    assert page.catalog is first, "nothing is new"
-    play_sweep(folder, wanted)
-    page.refresh()
-    store = EpisodeStore(folder)
-    store.compact()
-    store.close()
-    page.refresh()
-    assert page.catalog.height == 10 and len(page.catalogs) == VERSIONS and first.version not in page.catalogs
-    assert len({page.catalog.read_view(at)["episode"]["key"] for at in range(10)}) == 10

@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
 from tests.orchestrator.report.runs import play_sweep, sweep
-from tests.orchestrator.view.hostile_run import ALARM, MODEL
+from tests.orchestrator.view.hostile_run import ALARM
 from tests.orchestrator.view.served import served
 
 pytestmark = [
@@ -73,12 +73,6 @@ def test_filters_narrow_the_list_and_the_address_restores_them(open_page):
     open_page("#model=uniform")
     wait_for(browser, "document.querySelector('#matches').textContent.includes(' of ')")
     assert text(browser, "#matches") == shown
-
-
-def test_it_opens_on_a_real_models_first_failure(open_page):
-    browser = open_page()
-    assert text(browser, "#episode h3").startswith(f"{MODEL['name']}, ")
-    assert browser.execute_script("return document.querySelector('#list [aria-current] .dot.wrong') !== null")
 
 
 def test_after_a_search_only_what_was_found_is_shown(open_page):

@@ -84,23 +84,6 @@ def test_unfinished_cell_and_its_average_are_not_compared(demo_data, tmp_path):
     assert comparison.filter(scenario="QD")["published"].null_count() == 0
 
 
-def test_foreign_ids_and_pictures_mark_other_data(tmp_path):
-    folder = write_published_run(tmp_path / "run", [MODEL], ("zero-shot",))
-    path = sorted((folder / "turns").glob("*.parquet"))[0]
-    rows = pl.read_parquet(path)
-    renamed = rows.with_columns(
-        pl.when(pl.col("key") == f"{MODEL}/ROD/zero-shot/0000-known")
-        .then(pl.lit("Realistic-Occlusion-Dataset/mine-s7.jpg"))
-        .otherwise(pl.col("image"))
-        .alias("image")
-    )
-    replace_part(renamed, path)
-    comparison = compare_with_paper(read_run(folder))
-
-    assert comparison.filter(scenario="ROD")["reason"].str.contains("other data: sample 0 is").all()
-    assert comparison.filter(scenario="avg")["reason"].str.contains("other data").all()
-
-
 DECODED = {"sampling": {"temperature": 0.0, "max_tokens": 4096}}
 SUBSETS = {"ROD": 88, "VSOD": 42, "MVP-N": "2,591", "IN-C": "1,095", "QD": "2,105", "CIT": 396, "COCO": "1,240"}
 

@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 
 from orchestrator.report.html import episode_view
-from orchestrator.report.html.episode_view import EpisodeViews, replay_episode
-from orchestrator.report.html.thumbnails import Thumbnails
+from orchestrator.report.html.episode_view import replay_episode
 from tests.orchestrator.blocks import episode, turn
 
 KEY = "uniform/QD/hint/0001-00000000"
@@ -17,34 +16,9 @@ def row_of(**fields):
     return {**episode(1, "uniform/QD/hint"), "kind": "correct", **fields}
 
 
-def view_of(run_data, row, turns=(), verdicts=()):
-    views = EpisodeViews(run_data, Thumbnails(None, 0))
-    return views.view(row, turns, verdicts), list(views.texts)
-
-
 @pytest.fixture
 def without_samples(run_data):
     return dataclasses.replace(run_data, samples={})
-
-
-def test_a_view_holds_the_episode_and_its_turns(without_samples):
-    stored = turn(KEY, 0, "A cat") | {"image": "QD/0.jpg^224", "move": "left", "thoughts": "Hm."}
-    view, texts = view_of(without_samples, row_of(seconds=0.12345), [stored, turn(KEY, 1, None) | {"image": None}])
-
-    first = {
-        "turn": 0, "frame": 0, "picture": "the data folder is not available", "image": 0, "reply": 1, "edge": 224, "thoughts": 2,
-        "option": "mismatch", "category": "correct", "action": "category", "move": "left",
-    }  # fmt: skip
-    second = {
-        "turn": 1, "frame": 1, "picture": "the data folder is not available", "image": 3, "reply": 3, "option": "mismatch",
-        "category": "correct", "action": "category", "move": None,
-    }  # fmt: skip
-    assert view == {
-        "key": KEY, "model": "uniform", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "ending": "correct",
-        "kind": "correct", "sample": 1, "played": 2, "seconds": 0.123, "tokens": [100, 3], "why": SAMPLE_GONE,
-        "turns": [first, second],
-    }  # fmt: skip
-    assert texts == ["QD/0.jpg^224", "A cat", "Hm.", ""]
 
 
 @pytest.mark.parametrize(

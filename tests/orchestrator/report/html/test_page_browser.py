@@ -13,13 +13,12 @@ from selenium.webdriver.support.ui import WebDriverWait
 from orchestrator.report.html import write_page
 from orchestrator.report.read_run import read_run
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
-from tests.orchestrator.report.html.test_page import hostile_run
+from tests.orchestrator.view.hostile_run import ALARM, hostile_run
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not installed"),
 ]
-ALARM = "window.alert = window.confirm = window.prompt = (text) => { window.fired = text; };"
 
 
 @pytest.fixture(scope="module")

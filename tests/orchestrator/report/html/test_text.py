@@ -2,7 +2,7 @@
 
 import json
 
-from orchestrator.report.html.text import inert, paper_order, visible
+from orchestrator.report.html.text import inert, visible
 
 
 def test_invisible_characters_are_spelled_and_long_texts_cut():
@@ -10,11 +10,6 @@ def test_invisible_characters_are_spelled_and_long_texts_cut():
     assert visible("x" * 200) == "x" * 200
     assert visible("x" * 201) == "x" * 200 + "… (201 characters)"
     assert visible("y" * 1_500, longest=2) == "yy… (1,500 characters)"
-
-
-def test_the_papers_names_come_first():
-    assert paper_order(["own", "MVP-N", "ROD", "also", "ROD"]) == ["ROD", "MVP-N", "also", "own"]
-    assert paper_order(["b", "a"], order=["c", "b"]) == ["b", "a"]
 
 
 def test_json_cannot_leave_a_script():

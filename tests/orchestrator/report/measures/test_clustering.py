@@ -37,12 +37,3 @@ def test_the_correlation_of_four_objects_by_hand(objects):
     assert by_object[:5] == ("QD", "object", 12, 4, 3) and by_object[-1] is True
     assert by_object[5:8] == pytest.approx((correlation, effect, wider))
     assert by_picture == ("QD", "picture", 12, 12, 1, None, None, None, False)
-
-
-def test_answers_that_differ_within_objects_alone_widen_nothing(objects):
-    # one right answer in each object: the correlation is below 0, and an effect below 1 counts as 1
-    rows = objects.episodes.with_columns(correct=objects.episodes["sample_id"] % 3 == 0)
-    row = clustering(dataclasses.replace(objects, episodes=rows)).row(0, named=True)
-
-    assert row["icc"] == pytest.approx(-0.5)
-    assert (row["design_effect"], row["wider"], row["counts"]) == (1.0, 1.0, False)

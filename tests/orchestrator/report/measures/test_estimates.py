@@ -99,11 +99,3 @@ def test_an_average_of_those_that_ask_is_the_ratio_of_two_averages(run_data):
     assert mean["asks"] == pytest.approx((25 + 100) / 2)
     assert mean["right_if_asked"] == pytest.approx(100 * 12.5 / 62.5)
     assert mean["right_if_asked_low"] < 20 < mean["right_if_asked_high"]
-
-
-def test_what_is_certain_by_rule_has_no_interval(run_data):
-    certain, rest = (estimate(run_data).averages.filter(pl.col("model").is_in(names)) for names in (
-        ["oracle", "always-ask", "abstain"], ["uniform", "guess", "first-option"],
-    ))  # fmt: skip
-    assert certain["acc_low"].null_count() == certain.height and certain["acc"].null_count() == 0
-    assert rest["acc_low"].null_count() == 0 and (rest["acc_low"] < rest["acc_high"]).all()

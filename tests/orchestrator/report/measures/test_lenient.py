@@ -7,25 +7,11 @@ from hypothesis import strategies as st
 
 from actors.engine.backend import Backend, Reply, Request
 from envs.answers import letter
-from orchestrator.report.measures.lenient import leniency, lenient_readings, read_leniently
+from orchestrator.report.measures.lenient import leniency, read_leniently
 from orchestrator.report.read_run import read_run
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "Fish.")
-
-
-@pytest.mark.parametrize(
-    ("reply", "index"),
-    [
-        ("(A)", 0), ("**B**", 1), ("Answer: C", 2), ("B) Rewind the video.", 1), ("The answer is D", 3),
-        ("the correct answer is **C**.", 2), ("[c].", 2), ("Option A", 0), ("I choose option (B).", 1), ("B - Rewind", 1),
-        ("It shows a mug.\nAnswer: C.", 2), ("**Rewind the video**", 1), ("a big dog!", 4), ("`E`", 4), ("F:", 5),
-        ("a dog", None), ("I think so", None), ("Answer is A or B", None), ("A) this B) that", None), ("Z", None),
-        ("", None), ("A dog is here", None), ("B-2 bomber", None), ("(G)", None), ("\u0000\u202e", None),
-    ],
-)  # fmt: skip
-def test_lenient_readings(reply, index):
-    assert read_leniently(reply, len(TEXTS), TEXTS) == index
 
 
 @given(st.text(max_size=300), st.integers(0, 12))
@@ -74,11 +60,3 @@ def test_counts_of_episodes_with_another_ending(wrapped_run):
     assert set(others["acc_lenient"]) == {100.0} and others["would_correct"].equals(
         others["scored"], check_dtypes=False
     )
-
-
-def test_letters_are_read_without_samples_and_their_episodes_unknown(wrapped_run, tmp_path):
-    blind = read_run(wrapped_run, data=tmp_path / "gone")
-
-    assert set(leniency(blind).filter(model="wraps")["otherwise"]) == {None}
-    assert set(leniency(blind).filter(model="mumbles")["otherwise"]) == {0}
-    assert lenient_readings(blind).filter(pl.col("cell").str.starts_with("wraps"))["letter"].null_count() == 0

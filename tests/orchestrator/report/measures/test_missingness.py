@@ -11,7 +11,7 @@ from orchestrator.report.measures.missingness import (
 )
 from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.measures.ranking import ranking
-from orchestrator.report.tables.evidence import missing_table, ranking_table
+from orchestrator.report.tables.evidence import ranking_table
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
@@ -50,13 +50,6 @@ def test_cell_and_average_lie_between_worst_and_best_case(run_data, ending):
     assert acc["least_low"] < acc["least"] and acc["most_high"] > acc["most"]
     assert (mean["least"], mean["most"]) == (37.5, 50.0)
     assert missing_bounds(run).filter(scenario="QD").is_empty(), "nothing is missing from it"
-
-
-def test_no_bounds_up_to_one_percent(run_data):
-    run = replace_episodes(run_data, cell("m/ROD/zero-shot", 30, 1, n=100))
-
-    assert missing_bounds(run).is_empty() and not missing_table(run).rows
-    assert not missing_bounds(replace_episodes(run_data, cell("m/ROD/zero-shot", 30, 2, n=100))).is_empty()
 
 
 def test_difference_pairs_each_missing_episode_with_its_worst_partner(run_data):

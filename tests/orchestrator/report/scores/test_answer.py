@@ -79,14 +79,6 @@ def test_one_sentence_per_model_and_none_of_baselines(tmp_path):
     assert not list(answer_sentences(rows.drop(ANSWER_COLUMNS), wanted)), "results of older versions say nothing"
 
 
-def test_a_model_that_never_asks_and_one_that_is_unreadable(tmp_path):
-    wanted = sweep(tmp_path, ["llava-ov-7b"], ["zero-shot"])
-    (never,) = answer_sentences(score_kinds(["gives up"]), wanted)
-    (silent,) = answer_sentences(score_kinds(["is unreadable", "gives up"]), wanted)
-    assert "asks in 0%" in never and "right" not in never
-    assert "50% of its first replies name no option" in silent
-
-
 def test_cells_with_many_unreadable_replies_are_named_with_one_reply(tmp_path):
     rows = [episode(n, CELL, **KINDS["is unreadable" if n < 3 else "gives up"]) for n in range(10)]
     turns = [

@@ -1,6 +1,5 @@
 """An error never counts as zero, and equal episodes give equal bytes."""
 
-import json
 from random import Random
 
 import polars as pl
@@ -50,28 +49,6 @@ def test_every_column_of_results_has_a_meaning(run):
 
     assert set(stored) <= set(docs) and {"asks", "asks_low", "aggregate"} <= set(docs)
     assert all(docs[name].type == str(kind) and docs[name].meaning for name, kind in stored.items())
-
-
-def test_measures_by_hand():
-    row = score_cell(
-        [
-            episode(1, turns=1),
-            episode(2, turns=4),
-            episode(3, ending=Ending.WRONG, turns=2, suggestions=0, abstentions=1, unparsable=1, categories=0),
-            episode(4, ending=Ending.LIMIT, turns=5, suggestions=5, categories=0),
-        ]
-    )
-
-    assert (row["planned"], row["finished"], row["scored"], row["errors"], row["correct"]) == (10, 4, 4, 0, 2)
-    assert (row["acc"], row["acc_first"], row["correct_first"]) == (50.0, 25.0, 1), (
-        "one of the two right ones asked first"
-    )
-    assert row["ps"] == (0 + 3 + 1 + 4) / 4
-    assert row["turns"] == 12
-    assert row["loops"] == 25.0
-    shares = [row[f"share_{action}"] for action in ("suggestion", "abstention", "category", "unparsable")]
-    assert shares == [pytest.approx(100 * n / 12) for n in (8, 1, 2, 1)]
-    assert (row["prompt_tokens"], row["reply_tokens"]) == (400, 12)
 
 
 def test_an_error_is_counted_and_never_averaged_in():
@@ -155,24 +132,6 @@ def test_results_do_not_depend_on_order_parts_time_or_tokens(tmp_path):
         contents.add((folder / "results.json").read_bytes())
 
     assert len(contents) == 1
-
-
-def test_results_json_has_one_row_per_cell(tmp_path):
-    rows, cells = random_rows(Random(1))
-    table_ = score(table(rows), cells)
-
-    write_results(tmp_path, table_)
-
-    results = json.loads((tmp_path / "results.json").read_bytes())
-    assert [row["cell"] for row in results] == sorted(cells["cell"])
-    for row, full in zip(results, table_.to_dicts(), strict=True):
-        assert row == {
-            name: pytest.approx(full[name], abs=1e-6) if isinstance(full[name], float) else full[name] for name in row
-        }
-        assert list(row) == sorted(row)
-        assert not {"seconds", "prompt_tokens", "reply_tokens", "cost", "prompt_cached", "pictures_cached"} & row.keys()
-    assert pl.read_parquet(tmp_path / "results.parquet").equals(table_)
-    assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_strict_measures_read_first_reply_as_package_does(tmp_path):

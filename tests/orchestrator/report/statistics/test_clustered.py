@@ -28,12 +28,6 @@ def test_independent_values_have_the_usual_t(values):
     assert t_test(mean) == pytest.approx(expected.pvalue)
 
 
-@given(VALUES)
-def test_tallied_values_count_as_often_as_they_occur(values):
-    distinct, counts = np.unique(values, return_counts=True)
-    assert estimate_mean(distinct, counts=counts) == pytest.approx(estimate_mean(np.array(values)))
-
-
 def test_clusters_have_the_variance_cr2_and_its_degrees_of_freedom():
     """The definition of Bell and McCaffrey, with matrices."""
     rng = np.random.default_rng(3)

@@ -7,7 +7,6 @@ from orchestrator.report.statistics.judge_error import (
     FEWEST_LABELS,
     Confusion,
     Labels,
-    labels_alone,
     prediction_powered,
     rogan_gladen,
 )
@@ -68,15 +67,6 @@ def test_intervals_cover_the_truth_where_the_raw_ones_do_not(rate, sensitivity, 
         for index, estimate in enumerate((rogan_gladen(labels.yes, labels.others, gold), prediction_powered([labels]))):
             hits[index] += estimate is not None and estimate.low <= rate <= estimate.high
     assert (hits / runs >= 0.95 - 3 * (0.95 * 0.05 / runs) ** 0.5).all(), hits / runs
-
-
-@pytest.mark.parametrize("labelled", [20, 50])
-def test_the_judge_never_widens_the_interval_of_the_labels_alone(labelled):
-    rng = np.random.default_rng(labelled)
-    for _ in range(200):
-        part = draw_labels(rng, 0.1, 0.6, 0.7, labelled, 300)
-        powered, (alone, _) = prediction_powered([part]), labels_alone([part], np.ones(1))
-        assert powered.high - powered.low <= alone.high - alone.low
 
 
 def test_too_few_labels_correct_nothing():

@@ -1,6 +1,6 @@
 """One table as LaTeX and Markdown, character by character."""
 
-from orchestrator.report.tables.formats import escape_latex, escape_markdown, latex, markdown
+from orchestrator.report.tables.formats import escape_latex, escape_markdown, latex
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 
 TABLE = Table(
@@ -38,20 +38,6 @@ def test_latex_marks_best_second_and_unfinished_and_parts_baselines():
         r"\par\footnotesize An entry with a fraction is unfinished: episodes finished of those planned.",
         r"\par\footnotesize a -{}- b",
         r"\end{table}",
-    ]
-
-
-def test_markdown_marks_best_second_and_unfinished():
-    assert markdown(TABLE).splitlines() == [
-        r"**50% of &lt;all&gt;**",
-        "",
-        "| model | acc | ps | avg |",
-        "| --- | ---: | ---: | ---: |",
-        "| a\\_b | **9.9** | \u22121.5\\* | *3/8* |",
-        "| c | <u>8.0 (7 to 9)</u> | +2.0 | - |",
-        "",
-        "An entry with a fraction is unfinished: episodes finished of those planned.",
-        "a -- b",
     ]
 
 

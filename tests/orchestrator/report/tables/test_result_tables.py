@@ -15,10 +15,6 @@ ROW = {
     "acc": 41.26, "ps": 1.26,
     "share_unparsable": 3.0, "acc_bound": 50.0,
 }  # fmt: skip
-OEG = {
-    **ROW, "protocol": "oeg", "acc": None, "ps": None, "aggregate": 61.4, "category": 50.6, "suggestion": None, "judge": "b/1",
-    "answered": 1500, "judged": 1400, "unjudged": 100, "scored": 0,
-}  # fmt: skip
 
 
 def tables(*rows):
@@ -29,23 +25,6 @@ def tables(*rows):
 
 def texts(table):
     return [[cell.text for cell in row] for row in table.rows]
-
-
-def test_protocols_have_their_own_formats():
-    found = tables({**ROW, "protocol": "tools"}, ROW, {**ROW, "protocol": "oeg-multi"})
-
-    assert {table.title: texts(table)[0][1] for table in found} == {
-        "hint: acc % / ps": "41.3 / 1.3",
-        "hint: open-ended over several turns, acc % / ps": "41.3 / 1.3",
-        "hint: tool calls, acc % / ps / malformed % of turns": "41.3 / 1.3 / 3.0",
-    }
-
-
-def test_open_ended_names_its_judges():
-    (table,) = tables(OEG, {**OEG, "scenario": "ROD", "judge": "a/1"})
-
-    assert "(by a/1, b/1; 200 of 3,000 answers without a verdict)" in table.title
-    assert texts(table) == [["m", "61 / 51 / -", "61 / 51 / -", "61 / 51 / -"]]
 
 
 def test_marks_stand_after_their_cells_and_are_explained():
