@@ -120,26 +120,3 @@ def test_init_writes_the_sweep_of_a_model(
     assert "my-llava" in call("plan", "mine.toml").stdout
     both = call("plan", "mine.toml", "--model", "oracle")
     assert "my-llava" in both.stdout and "oracle" in both.stdout
-
-
-@pytest.mark.slow
-def test_a_line_plays_and_is_resumed(cli: Any, demo_data: Path, tmp_path: Path) -> None:
-    output = tmp_path / "My Drive" / "run"
-    line = (
-        "run",
-        "--model",
-        "uniform",
-        "--limit",
-        1,
-        "--data",
-        demo_data,
-        "--output",
-        output,
-        "--tracking-uri",
-        "none",
-    )
-    first, second = cli.run(*line), cli.run(*line)
-
-    assert first.returncode == second.returncode == 0, first.stderr
-    assert "14 pending" in first.stdout and "played 14 episodes" in first.stderr + first.stdout
-    assert "0 pending" in second.stdout and f"proactive-sweep report '{output}'" in second.stdout

@@ -47,29 +47,6 @@ def test_a_job_takes_the_rooms_of_the_package_and_no_other_folder(checkout):
     ] == ROOMS
 
 
-BASELINES = (
-    "sweeps/baselines.toml",
-    "--set", 'models=["oracle","uniform","guess"]', "--set", 'conditions=["zero-shot","hint"]', "--tracking-uri", "none",
-)  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_clean_checkout_is_a_small_package_and_job_ends_like_sweep(head, checkout, demo_data, tmp_path):
-    out = tmp_path / "run"
-    done = head.submit(folder=checkout, entry=("run", *BASELINES, "--set", f"data={demo_data}", "--output", out))
-
-    output = done.stdout + done.stderr
-    assert done.returncode == 0, output
-    assert "420 episodes, 0 finished, 420 pending" in output and "played 420 episodes" in output
-    assert "succeeded" in output and "oracle" in output
-    assert_stored_once(out, 420)
-    packages = list(head.folder.glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/"))
-    assert [sorted(path.name for path in package.iterdir() if path.is_dir()) for package in packages] == [ROOMS]
-    size = sum(path.stat().st_size for path in packages[0].rglob("*"))
-    assert size < 20 * 2**20, "a package is far below the 100 MiB that Ray takes"
-
-
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_stopped_job_is_submitted_again_and_goes_on(head, checkout, demo_data, tmp_path, cli):
@@ -85,6 +62,9 @@ def test_a_stopped_job_is_submitted_again_and_goes_on(head, checkout, demo_data,
     wait_for(lambda: has_ended(head, first) or any(out.glob("episodes/*.parquet")), 120)
     assert head.workers(), client.get_job_logs(first)
     client.stop_job(first)
+    packages = list(head.folder.glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/"))
+    assert [sorted(path.name for path in package.iterdir() if path.is_dir()) for package in packages] == [ROOMS]
+    assert sum(path.stat().st_size for path in packages[0].rglob("*")) < 20 * 2**20, "Ray takes 100 MiB"
     wait_for(lambda: has_ended(head, first), 60)
     wait_for(lambda: not head.workers(), 60)
     assert state(head, first).status == "STOPPED"

@@ -46,21 +46,3 @@ def test_first_signal_stops_second_informs_third_exits(number, monkeypatch, capf
         os.kill(os.getpid(), number)
         signal.sigtimedwait([], 1)
     assert events == ["stopped", "storing"] and capfd.readouterr().err.encode() == stop_signals.WAIT
-
-
-@pytest.mark.parametrize("terminal", [1, 2])
-def test_output_to_a_terminal_goes_nowhere_once_it_is_left(terminal):
-    kept = {stream: os.dup(stream) for stream in (1, 2)}
-    ours, theirs = os.openpty()
-    read, write = os.pipe()
-    try:
-        for stream in (1, 2):
-            os.dup2(theirs if stream == terminal else write, stream)
-        stop_signals._leave_terminal()
-        devices = {stream: os.path.samestat(os.fstat(stream), os.stat(os.devnull)) for stream in (1, 2)}
-    finally:
-        for stream, handle in kept.items():
-            os.dup2(handle, stream)
-        for handle in (*kept.values(), ours, theirs, read, write):
-            os.close(handle)
-    assert devices == {stream: stream == terminal for stream in (1, 2)}

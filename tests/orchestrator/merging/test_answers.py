@@ -1,48 +1,13 @@
 """Which of several folders' answers are taken, pair by pair, and the sentences on answers that differ or are left."""
 
-from dataclasses import replace
-
 import polars as pl
 import pytest
 
 from envs.errors import RunFolderError
-from orchestrator.merging.answers import Conflict, Source, assign_episodes, complete_episodes, merge_verdicts
+from orchestrator.merging.answers import Conflict, Source, complete_episodes, merge_verdicts
 from orchestrator.merging.merge import _merge_plans
 from orchestrator.storage import run_folder
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
-
-
-@pytest.fixture
-def spec(demo_data):
-    return sweep(demo_data, ["oracle"], ["hint"], scenarios=["QD"])
-
-
-@pytest.fixture
-def sources(spec, tmp_path):
-    """Three folders with the same ten episodes, and their keys in order."""
-    folders = [play_sweep(tmp_path / name, spec) for name in ("one", "two", "three")]
-    made = [Source.of(folder, folder.name) for folder in folders]
-    return made, made[0].own["key"].sort().to_list()
-
-
-def with_endings(source: Source, **endings: str) -> Source:
-    """Return the source with other endings by key, as a folder would have them."""
-    mapped = pl.col("key").replace_strict(endings, default=pl.col("ending"))
-    return replace(source, episodes=source.episodes.with_columns(mapped.alias("ending")))
-
-
-def taken(source: Source) -> list[str]:
-    return source.own["key"].sort().to_list()
-
-
-def test_an_answer_comes_before_a_failure_wherever_it_is(sources):
-    (one, two, three), keys = sources
-    one = with_endings(one, **{keys[0]: "failed", keys[1]: "failed"})
-    two = with_endings(two, **{keys[1]: "failed", keys[2]: "failed"})
-    conflicts, replaced = assign_episodes([one, two, three])
-    assert conflicts == [] and replaced == 3, "0 of one, 2 of two, and 1 that both have failed"
-    assert (taken(one), taken(two), taken(three)) == (keys[2:], [keys[0]], [keys[1]])
-    assert keys[2] not in two.agreed["key"] and keys[0] not in one.agreed["key"]
 
 
 def test_an_episode_is_complete_with_all_its_turns_or_all_but_the_one_that_overflowed():

@@ -14,7 +14,6 @@ from orchestrator.cli.main import app
 from orchestrator.planning.named_by_user import check_named
 from orchestrator.storage import checksums, run_folder
 from orchestrator.view.run_index import RunIndex
-from sweeps.load import SweepError, load
 from sweeps.model import ModelSpec
 from tests.orchestrator.report import runs
 
@@ -200,16 +199,6 @@ def test_the_stranger_is_reached_once_the_data_are_named(received, stranger):
     outcome = CliRunner().invoke(app, ["models", "try", str(received), str(own), "--flip-rate", "5", "--yes"])
 
     assert outcome.exit_code != 0 and stranger.connections, "otherwise the other tests would show nothing"
-
-
-def test_own_sweep_is_a_sweep_file_or_a_resolved_one(demo_data, tmp_path):
-    sweep = runs.sweep(demo_data, ["oracle"])
-    path = tmp_path / run_folder.RESOLVED
-    path.write_text(run_folder.sweep_toml(sweep))
-    assert load(path) == sweep.model_copy(update={"output": str(tmp_path)})
-    path.write_text('name = "x"')
-    with pytest.raises(SweepError, match="'data' is missing"):
-        load(path)
 
 
 def test_weights_that_come_with_the_package_need_no_name(demo_data, tmp_path):

@@ -3,40 +3,9 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from pathlib import Path
 
 from orchestrator.tracking.rollup import model_measures, sweep_measures
-from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset, is_mlflow, parameters
-
-SWEEP = {
-    "name": "s",
-    "seed": 7,
-    "models": [{"name": "uniform", "backend": "builtin"}, {"name": "z", "backend": "vllm"}, {"name": "a"}],
-    "conditions": [{"name": "hint"}, {"name": "b"}, {"name": "zero-shot"}],
-    "scenarios": ["ROD", "QD"],
-    "protocols": ["mcqa"],
-    "sampling": {"temperature": 0.5},
-    "selection": {"limit": 3, "seed": 1},
-    "cluster": {"gpus": 8},
-    "tracking": {"uri": "http://host:5000"},
-}
-
-
-def test_a_run_is_described_by_its_sweep():
-    run = TrackedRun.of(SWEEP, Path("outputs/s"))
-
-    assert (run.uri, run.experiment, run.folder, run.name) == ("http://host:5000", "s", Path("outputs/s"), "s")
-    assert run.params == {
-        "models": "uniform, z, a", "scenarios": "ROD, QD", "conditions": "hint, b, zero-shot", "protocols": "mcqa",
-        "seed": "7", "sampling.temperature": "0.5", "selection.limit": "3", "selection.seed": "1",
-    }  # fmt: skip
-    assert [run.rank(name) for name in ("z", "a", "uniform", "unknown")] == [0, 1, 2, 3], "models, then baselines"
-    assert [run.kind(name) for name in ("uniform", "z", "unknown")] == ["baseline", "model", "model"]
-    named = TrackedRun.of({**SWEEP, "tracking": {"uri": "none", "experiment": "e"}}, Path("s"), "databricks")
-    assert (named.uri, named.experiment, named.name) == ("databricks", "e", "s")
-    first_version = TrackedRun.of({"name": "s", "models": ["a"], "conditions": ["hint"]}, Path("s"), "sqlite")
-    assert (first_version.models, first_version.conditions) == ((), ()) and parameters({}) == {}
-    assert [is_mlflow(uri) for uri in ("sqlite", "databricks", "none", "otlps://h")] == [True, True, False, False]
+from orchestrator.tracking.tracked_run import describe_dataset
 
 
 def test_a_data_set_has_the_digest_of_all_its_samples_in_order():

@@ -5,10 +5,9 @@ import zlib
 import polars as pl
 import pytest
 
-from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.measures.endings import endings
 from orchestrator.report.read_run import read_run
-from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
 from orchestrator.view.catalog import Catalog, run_names
@@ -46,18 +45,6 @@ def test_columns_hold_every_planned_episode_of_both_runs(catalog, two_folders):
         }.items() <= scores.items()
     assert "refused" not in {KINDS[number] for number in rows.filter(pl.col("right") >= 0)["kind"]}
     assert (rows["right"] == -1).any(), "an error has no score"
-
-
-def test_film_strips_have_their_own_turns(catalog, two_folders):
-    positions = [0, 3, 5, int(catalog.starts[1]), catalog.height - 1]
-    views = list(catalog.read_views(positions, lambda folder: Thumbnails(folder, 100)))
-
-    assert [view["episode"]["key"] for view, _ in views] == catalog.rows["key"].gather(positions).to_list()
-    for view, replies in views:
-        stored = turns(two_folders[view["episode"]["run"]]).filter(key=view["episode"]["key"]).collect()
-        assert replies == stored["reply"].fill_null("").to_list()
-        assert len(view["episode"]["turns"]) == min(len(replies), len(view["episode"]["turns"])) > 0
-    assert list(catalog.read_views([], lambda folder: Thumbnails(folder, 1))) == []
 
 
 def test_run_names_are_short_unless_two_end_alike(tmp_path):

@@ -75,17 +75,6 @@ def test_filters_narrow_the_list_and_the_address_restores_them(open_page):
     assert text(browser, "#matches") == shown
 
 
-def test_after_a_search_only_what_was_found_is_shown(open_page):
-    browser = open_page()
-    Select(browser.find_element(By.NAME, "model")).select_by_value("oracle")
-    wait_for(browser, "document.querySelector('#episode h3')?.textContent.startsWith('oracle')")
-    browser.find_element(By.NAME, "text").send_keys("no reply says this")
-    wait_for(browser, "document.querySelector('#absent')")
-    assert text(browser, "#absent") == "No episode matches all filters." and text(browser, "#episode h3") == ""
-    browser.find_element(By.CSS_SELECTOR, "[type=reset]").click()
-    wait_for(browser, "document.querySelector('.ep-key')")
-
-
 def test_arrows_move_through_the_list_and_to_failures(open_page):
     browser = open_page("#model=oracle&run=run")
     first = text(browser, ".ep-key")

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
-from envs.types import ERRORS, Ending
+from envs.types import Ending
 from orchestrator.report.scores.metrics import (
     BITS,
     average_over_scenarios,
@@ -39,29 +39,12 @@ def plan_table(*cells, count=10):
     )
 
 
-def score_cell(rows, count=10):
-    return score(table(rows), plan_table(CELL, count=count)).row(0, named=True)
-
-
 def test_every_column_of_results_has_a_meaning(run):
     stored = pl.read_parquet_schema(run / "results.parquet")
     docs = {doc.column: doc for doc in result_docs()}
 
     assert set(stored) <= set(docs) and {"asks", "asks_low", "aggregate"} <= set(docs)
     assert all(docs[name].type == str(kind) and docs[name].meaning for name, kind in stored.items())
-
-
-def test_an_error_is_counted_and_never_averaged_in():
-    answers = [episode(1, turns=3), episode(2, ending=Ending.WRONG, turns=1)]
-    errors = [episode(10 + n, ending=ending, turns=n, error="why") for n, ending in enumerate((*ERRORS, Ending.FAILED))]
-
-    without, with_errors = score_cell(answers), score_cell(answers + errors)
-
-    counted = ("finished", "unprocessable", "refused", "failed", "errors")
-    assert {name: with_errors[name] for name in counted} == dict(zip(counted, (6, 1, 1, 2, 4), strict=True))
-    assert {k: v for k, v in with_errors.items() if k not in counted} == {
-        k: v for k, v in without.items() if k not in counted
-    }
 
 
 def test_the_average_is_the_unweighted_mean_of_the_seven():
