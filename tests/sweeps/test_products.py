@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import build, load
 from sweeps.protocol import Protocol
 from sweeps.registry import resolve_model
 from sweeps.sections import Replicates
 from sweeps.spec import Cell, ModelSpec
-from sweeps.sweep_file import SweepError
 from sweeps.wordings import FIRST_OWN, SHIPPED, Wording
 from tests.envs.test_installed import MODULE, install, site  # noqa: F401 - a fixture
 
@@ -67,11 +64,9 @@ def test_a_rule_keeps_conditions_from_other_models() -> None:
 
 
 # -- entries -----------------------------------------------------------------------------------------------------------
-def test_a_policy_of_a_package_plays_and_judges_nothing(site: Path) -> None:  # noqa: F811
+def test_a_policy_of_a_package_plays_and_judges(site: Path) -> None:  # noqa: F811
     install(site, asking=MODULE)
-    assert resolve_model("asker", {}, "x").source == "builtin:asker"
-    with pytest.raises(SweepError, match="no judge 'asker'"):
-        resolve_model("asker", {}, "x", "judge")
+    assert {resolve_model("asker", {}, "x", role).source for role in ("model", "judge")} == {"builtin:asker"}
 
 
 def test_added_models_follow_own_ones_and_mistakes_name_the_sweep_file(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_judge_that_reads_nothing_is_stopped_after_twenty_answers_and_mended_r
         status = unwrap_lines(cli.run("status", out).stdout)
         assert "0 verdicts of 120 answers (20 without one, 40 calls; 100 not read yet)" in status
         strict = unwrap_lines(cli.run("report", out, "--brief", "--strict-paper").stdout)
-        assert "0 /0 /0" in strict
+        assert "0/0/0" in strict.replace(" ", "")
 
         healthy.set()
         assert cli.run("run", path, "--output", out).returncode == 0, "the same command reads all of them"
