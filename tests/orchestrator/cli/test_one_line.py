@@ -10,6 +10,7 @@ import pytest
 
 from envs.errors import UserError
 from orchestrator.cli import sweep_source
+from sweeps.checkpoint import Checkpoint
 from sweeps.load import load
 from sweeps.own_model import Files, Machine, choose_engine, read_entries
 from tests.orchestrator.cli.test_cli import call
@@ -53,6 +54,15 @@ def test_weights_get_as_many_gpus_as_hold_them(
     weights: int, gpus: tuple[int, ...], has_vllm: bool, chosen: tuple[str, int]
 ) -> None:
     assert choose_engine(weights * GB, Machine(tuple(size * GB for size in gpus), has_vllm)) == chosen
+
+
+def test_a_hub_id_is_pinned_and_a_shipped_source_keeps_its_settings() -> None:
+    files = Files(Checkpoint({"architectures": ["NewForConditionalGeneration"]}), 4 * GB, "abc")
+    (own,) = read_entries("me/New-4B", Machine(), lambda source: files)
+    (shipped,) = read_entries("Qwen/Qwen2.5-VL-7B-Instruct", Machine((80 * GB,), True), lambda source: files)
+
+    assert (own["name"], own["source"], own["revision"]) == ("New-4B", "me/New-4B", "abc")  # type: ignore[index]
+    assert shipped["name"] == "qwen2.5-vl-7b" and shipped["paper"]  # type: ignore[index]
 
 
 def test_a_service_gets_a_key_only_if_it_is_openais() -> None:
@@ -120,3 +130,14 @@ def test_init_writes_the_sweep_of_a_model(
     assert "my-llava" in call("plan", "mine.toml").stdout
     both = call("plan", "mine.toml", "--model", "oracle")
     assert "my-llava" in both.stdout and "oracle" in both.stdout
+
+
+@pytest.mark.slow
+def test_a_line_plays_and_is_resumed(cli: Any, demo_data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "My Drive" / "run"
+    options = ("--limit", 1, "--data", demo_data, "--output", output, "--tracking-uri", "none")
+    first, second = (cli.run("run", "--model", "uniform", *options) for _ in range(2))
+
+    assert first.returncode == second.returncode == 0, first.stderr
+    assert "14 pending" in first.stdout and "played 14 episodes" in first.stderr + first.stdout
+    assert "0 pending" in second.stdout and f"proactive-sweep report '{output}'" in second.stdout
