@@ -52,6 +52,7 @@ def row(gpu="h200", packages=False, **entry):
 
 
 def test_a_folder_that_fits(tmp_path):
+    pytest.importorskip("vllm", reason="its engine is not installed")
     checked = row(source=folder(tmp_path / "m", size=16_000_000_000))
 
     assert checked.ok and checked.source == "ok: on disk"
@@ -270,11 +271,8 @@ def test_a_checkpoint_folder_that_no_sweep_names_is_checked(tmp_path: Path, back
     shown = CliRunner().invoke(app, ["models", "check", source, "--json"])
     (found,) = json.loads(shown.stdout)["models"]
 
-    assert (found["model"], found["architecture"][-29:], found["ok"]) == (
-        "mine",
-        "LlavaForConditionalGeneration",
-        False,
-    )
+    assert (found["model"], found["ok"]) == ("mine", False)
+    assert "LlavaForConditionalGeneration" in found["architecture"]
     fault = f"{source}/processor_config.json is no readable JSON object"
     assert (
         found["source"] == f"no: {fault}" and local_fault(ModelSpec(name="m", source=source, backend=backend)) == fault
