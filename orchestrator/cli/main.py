@@ -6,7 +6,7 @@ Each command only calls another package; a user's mistake becomes one sentence a
 import io
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -83,6 +83,13 @@ def add_command(program: typer.Typer, name: str, target: str, panel: str | None)
 app = build_app()
 
 
+def complete_program() -> Any:
+    """Return the command line with the commands of installed packages."""
+    for name, offer in offers("command").items():
+        add_command(app, name, offer.entry.value, "Extras")
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Run the command that was typed."""
     # seconds that Ray's processes may take to start on a busy machine, instead of 30; read when ray is imported
@@ -91,7 +98,5 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a job's log shows each line at once, and escapes characters that its encoding lacks
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-    for name, offer in offers("command").items():
-        add_command(app, name, offer.entry.value, "Extras")
     with keep_exit_code():
-        typer.main.get_command(app)()
+        complete_program()()

@@ -3,10 +3,7 @@
 import shlex
 import sys
 
-import typer
-
-from envs.installed import offers
-from orchestrator.cli.main import add_command, app
+from orchestrator.cli.main import complete_program
 from orchestrator.cli.user_errors import keep_exit_code
 
 COMMANDS = (
@@ -18,9 +15,7 @@ COMMANDS = (
 
 def main() -> None:
     """Run each command; the first that fails ends the program with its exit code."""
-    for name, offer in offers("command").items():
-        add_command(app, name, offer.entry.value, "Extras")
-    program = typer.main.get_command(app)
+    program = complete_program()
     for command in COMMANDS:
         print(f"$ proactive-sweep {command}", flush=True)
         if code := program(shlex.split(command), standalone_mode=False):
