@@ -1,6 +1,6 @@
 """The only registry of scenarios: the paper's seven, and those that installed packages add."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from envs.coco import CameraMoves
@@ -39,10 +39,10 @@ def is_scenario(name: object) -> bool:
     return name in SCENARIOS or name in _installed or name in installed_scenarios()
 
 
-def in_paper_order(names: Iterable[str]) -> list[str]:
-    """Return the distinct names: the paper's in its order, then the others by name."""
+def in_paper_order(names: Iterable[str], order: Collection[str] = SCENARIOS) -> list[str]:
+    """Return the distinct names: the paper's in its ``order``, then the others by name."""
     distinct = set(names)
-    return [name for name in SCENARIOS if name in distinct] + sorted(distinct - SCENARIOS.keys())
+    return [name for name in order if name in distinct] + sorted(distinct.difference(order))
 
 
 def _load_scenario(offer: Offer) -> Scenario:

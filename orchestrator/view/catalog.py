@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from envs import SCENARIOS
+from envs import SCENARIOS, in_paper_order
 from orchestrator.report.html.episode_view import EpisodeViews, rows_by_key
-from orchestrator.report.html.text import paper_order
 from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.verdict_store import verdicts
@@ -48,7 +47,7 @@ class Catalog:
     def about(self) -> dict[str, Any]:
         """Return what the page has to know beside the columns, for JSON."""
         cells = [{**cell, "baseline": cell["model"] in self.runs[cell["run"]].baselines} for cell in self.cells]
-        orders = {name: paper_order({str(cell[name]) for cell in cells}, ORDERS.get(name, ())) for name in NAMES}
+        orders = {name: in_paper_order({str(cell[name]) for cell in cells}, ORDERS.get(name, ())) for name in NAMES}
         return {
             "version": self.version, "total": self.height, "planned": self.planned, "cells": cells,
             "orders": {"run": list(self.runs), **orders}, "kinds": KINDS, "outcomes": OUTCOMES,

@@ -7,10 +7,10 @@ import polars as pl
 
 from actors.playing.prompts import VERSIONS
 from actors.playing.turn_judge import turn_judge_key
-from envs import SCENARIOS
+from envs import in_paper_order
 from envs.plural import pluralize
 from envs.types import ERRORS
-from orchestrator.report.html.text import join_names, paper_order, visible
+from orchestrator.report.html.text import join_names, visible
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.measures.resources import describe_resources
 from orchestrator.report.paper.published import foreign_scenarios, subset_scenarios
@@ -43,8 +43,8 @@ def list_facts(run_data: RunData) -> list[Fact]:
     facts = {
         "Played": f"{finished:,} of {pluralize(planned, 'planned episode')} ({share}), {cells}",
         "Models": join_names(order_models(rows["model"], run_data.baselines), 40),
-        "Scenarios": join_names(paper_order(rows["scenario"], SCENARIOS), 7),
-        "Conditions": join_names(paper_order(rows["condition"], CONDITIONS), 12),
+        "Scenarios": join_names(in_paper_order(rows["scenario"]), 7),
+        "Conditions": join_names(in_paper_order(rows["condition"], CONDITIONS), 12),
         "Data": _data(run_data),
         "Decoding": "; ".join(
             f"{protocol.label} {sampling.description}, at most {sampling.max_tokens:,} new tokens a reply"
@@ -79,7 +79,7 @@ def _data(run_data: RunData) -> str:
     kinds = list(dict.fromkeys(foreign.values())) or ["ids and numbers are those of the published benchmark"]
     filtered = "the paper's filter" if run_data.sweep.selection.filtered else "unfiltered"
     text = f"{pluralize(int(samples), 'sample')}, {filtered}; {'; '.join(kinds[:2])}"
-    part = f"; a subset in {join_names(paper_order(subset), 7)}" if subset and not foreign else ""
+    part = f"; a subset in {join_names(in_paper_order(subset), 7)}" if subset and not foreign else ""
     return visible(text + part, 600)
 
 

@@ -6,12 +6,11 @@ short, with their length.
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
 from actors.text.printable import list_first, spell_invisible
-from envs import SCENARIOS
 
 LONGEST_NAME = 200
 """Most characters of a name or a reason that a table shows."""
@@ -35,13 +34,6 @@ def cut(text: str, longest: int) -> tuple[str, int]:
 def join_names(names: list[str], most: int = MOST_NAMES) -> str:
     """Return the first names, and the number of the others."""
     return list_first([visible(name) for name in names], most)
-
-
-def paper_order(names: Iterable[str], order: Iterable[str] = SCENARIOS) -> list[str]:
-    """Return the distinct names, the paper's first and in its order."""
-    distinct = set(names)
-    first = [name for name in order if name in distinct]
-    return first + sorted(distinct - set(first))
 
 
 def inert(content: Mapping[str, Any]) -> str:
