@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -122,8 +123,9 @@ def main() -> int:
     driver = Connection(os.dup(0), writable=False)
     sys.stdout = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # MLflow's own prints go to standard error
-    with suppress(OSError):
-        os.nice(NICENESS)  # what plays goes first
+    with suppress(OSError):  # what plays goes first, also where the kernel shares CPUs among sessions (sched(7), autogroup)
+        os.nice(NICENESS)
+        Path("/proc/self/autogroup").write_text(str(NICENESS))
     run, dataset, parent = driver.recv()
     end_with_parent(parent)
     mirror, status, failures = Mirror(run, dataset), "", 0
