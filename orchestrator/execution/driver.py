@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, ObjectLostError, RayError, RayTaskError
 
 from actors.engine.backend import ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
@@ -253,13 +253,13 @@ class Driver:
             return
         delay = NODE_NOTICE_S if isinstance(problem, ActorUnavailableError) else RESTART_DELAY_S
         asyncio.get_running_loop().call_later(
-            delay, lambda: self.events.put_nowait(partial(self._on_death, slot, reason, worker.node))
+            delay, lambda: self.events.put_nowait(partial(self._on_death, slot, reason, worker.node, problem))
         )
 
-    def _on_death(self, slot: int, reason: str, node: str) -> list[Command]:
-        if with_node := self.view.has_lost(node):
-            log.info("worker %d was lost with its node, so its episodes are not suspected of killing it", slot)
-        return self.schedule.on_death(slot, reason, self.now(), with_node)
+    def _on_death(self, slot: int, reason: str, node: str, problem: BaseException) -> list[Command]:
+        """Report a death; a lost node, or a result that Ray has lost, makes no episode suspected of killing the worker."""
+        is_innocent = isinstance(problem, ObjectLostError) or self.view.has_lost(node)
+        return self.schedule.on_death(slot, reason, self.now(), is_innocent)
 
     async def _tick(self, on_tick: Callable[[], None]) -> None:
         checked_at = 0.0
