@@ -123,7 +123,7 @@ def main() -> int:
     driver = Connection(os.dup(0), writable=False)
     sys.stdout = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # MLflow's own prints go to standard error
-    with suppress(OSError):  # what plays goes first, also where the kernel shares CPUs among sessions (sched(7), autogroup)
+    with suppress(OSError):  # what plays goes first, also where the kernel groups CPUs by session (sched(7))
         os.nice(NICENESS)
         Path("/proc/self/autogroup").write_text(str(NICENESS))
     run, dataset, parent = driver.recv()
