@@ -49,10 +49,12 @@ def forget_defaults(network: Any, stops: frozenset[int], pad: int) -> None:
     """Replace the checkpoint's generation defaults with greedy ones, also those of an inner language model."""
     for module in network.modules():
         if (own := getattr(module, "generation_config", None)) is not None:
-            start = own.decoder_start_token_id  # an encoder-decoder cannot answer without it
+            places = (own, module.config, module.config.get_text_config())
+            starts = (getattr(place, "decoder_start_token_id", None) for place in places)
             module.generation_config = GenerationConfig(
                 do_sample=False, num_beams=1, repetition_penalty=1.0, eos_token_id=sorted(stops), pad_token_id=pad,
-                decoder_start_token_id=getattr(module.config, "decoder_start_token_id", None) if start is None else start,
+                # an encoder-decoder cannot answer without it; Florence-2 has it in the language model's configuration
+                decoder_start_token_id=next((start for start in starts if start is not None), None),
                 bos_token_id=own.bos_token_id,
             )  # fmt: skip
 
