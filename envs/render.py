@@ -31,7 +31,7 @@ FARTHEST = 1e6
 """Most pixels between the picture's corner and an edge of a crop; excludes infinity and nan."""
 GREY = (128, 128, 128)
 """Color of a blank picture: half of full brightness."""
-FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "AVIF", "JPEG2000")
 
 
 class Fit(NamedTuple):

@@ -35,6 +35,8 @@ def draw_zoo(folder: Path) -> list[str]:
     rgba.save(folder / "alpha.webp", lossless=True)
     rgb.save(folder / "plain.tiff")
     rgb.save(folder / "plain.bmp")
+    rgb.save(folder / "plain.avif")
+    rgb.save(folder / "plain.jp2")
     for width, height in ((1, 1), (1, 90), (90, 1), (57, 91), (12_000, 60)):
         rgb.resize((width, height)).save(folder / f"{width}x{height}.png")
     return sorted(path.name for path in folder.iterdir())
