@@ -20,7 +20,7 @@ from actors.engine.loader import freeze_heap, load_engine
 from actors.engine.several_nodes import join_nodes
 from actors.engine.weights import loaded_weights
 from actors.node import own_packages
-from actors.node.process_output import WorkerAddress, output_files, read_tails
+from actors.node.process_output import WorkerAddress, output_files
 from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.playing.judge_runner import JudgeRunner, LeasedAnswer
 from actors.playing.records import EpisodeBatch, VerdictBatch
@@ -31,8 +31,6 @@ from actors.trial.certify import record_inputs
 from actors.trial.trial import TrialReport, run_trial
 from sweeps.spec import Judge, ModelSpec
 
-read_output = ray.remote(num_cpus=0, max_retries=0)(read_tails)
-"""Reads a worker's output on the node that has its files, without the dashboard or a shared disk."""
 install_packages = ray.remote(num_cpus=0, max_retries=0)(own_packages.install)
 """Installs a model's own packages on the node that it runs on."""
 

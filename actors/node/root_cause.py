@@ -5,13 +5,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.node.process_output import TAIL_BYTES, output_files
+from actors.node.process_output import output_files
 from actors.text.redaction import redact_environment
 
 REFERS_TO_OUTPUT = "root cause"
 """An error with these words only refers to a cause in the output (vLLM 0.26 to 0.32)."""
 LAST_LINE = re.compile(r"(?:^|\] )((?:\w+\.)*\w*(?:Error|Exception): \S.*)$", re.MULTILINE)
 """The last line of a traceback, alone or after a logger's prefix; its other lines are indented."""
+TAIL_BYTES = 64 * 1024
+"""Maximum bytes that are read of a file's end."""
 LONGEST = 400
 """Maximum characters of a cause."""
 

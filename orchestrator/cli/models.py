@@ -99,15 +99,15 @@ def try_models(
     elif prove:
         _prove(models, sweep, data, backend, output, as_json)
     else:
-        _try(models, sweep, data, backend, output, as_json)
+        _try(models, sweep, data, backend, as_json)
 
 
-def _try(models: list[str], sweep: Path | None, data: Path | None, backend: str, output: Path, as_json: bool) -> None:
+def _try(models: list[str], sweep: Path | None, data: Path | None, backend: str, as_json: bool) -> None:
     """Play a few samples on each model and print a row for it."""
     from orchestrator.execution.cluster_models import try_models as play_trials
 
     rows = []
-    for row in play_trials(model_try.models(models, sweep, backend), sweep, data, output):
+    for row in play_trials(model_try.models(models, sweep, backend), sweep, data):
         rows.append(row)
         print(printable(f"{row.model}: {row.wrong or 'ok'}"), file=sys.stderr)
     if as_json:

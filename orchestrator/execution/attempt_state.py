@@ -66,8 +66,6 @@ class AttemptState:
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Worker group, or pattern of cells (a ``RequestGroup`` as text) -> why it stopped."""
     interrupted: bool = False
-    cluster_lost: bool = False
-    """True if the attempt was interrupted because Ray ended on this machine."""
     seconds: float = 0.0
     """Seconds from connecting to Ray until the last episode is on disk."""
     standing: ControlState = field(default_factory=ControlState)

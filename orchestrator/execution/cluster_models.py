@@ -25,27 +25,20 @@ from orchestrator.inspection import model_try
 from orchestrator.inspection.model_try import Row
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.commands import Start
-from orchestrator.scheduling.forecast.throughput import WORK_KINDS, ObservedRate, add_observed
 from orchestrator.scheduling.nodes import Nodes, Place
 from orchestrator.scheduling.resources import demands
-from sweeps.load import SweepError
 from sweeps.spec import ModelSpec, Sweep
 
 TRIAL_TIMEOUT_S = 3600.0
 """Seconds that the episodes and the comparison of one model may take."""
 
 
-def try_models(models: Sequence[ModelSpec], sweep: Path | None, data: Path | None, rates: Path) -> Iterator[Row]:
-    """Yield each model's row when its trial ends; add the observed rates to ``rates.json`` in the folder ``rates``.
-
-    Raises SweepError or BadData before the first trial if a model has nothing to play.
-    """
+def try_models(models: Sequence[ModelSpec], sweep: Path | None, data: Path | None) -> Iterator[Row]:
+    """Yield each model's row when its trial ends; raises SweepError or BadData before the first if one has nothing to play."""
     plans = [model_try.plan_trial(model, sweep, data) for model in models]
     ray_cluster.connect()
     for model, (trial_sweep, plan) in zip(models, plans, strict=True):
-        row = asyncio.run(_try_model(model, trial_sweep, plan))
-        _save_rate(rates, model, trial_sweep, row)
-        yield row
+        yield asyncio.run(_try_model(model, trial_sweep, plan))
 
 
 async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
@@ -95,17 +88,3 @@ async def _run_trial(worker: Any, model: ModelSpec, sweep: Sweep, plan: Plan) ->
         return model_try.trial_row(model, load_seconds, trial)
     finally:
         stages.close()
-
-
-def _save_rate(folder: Path, model: ModelSpec, sweep: Sweep, row: Row) -> None:
-    """Save the observed rate of a model that uses GPUs; forecasts of sweeps in sibling folders read it from here."""
-    nodes = ray_cluster.gpu_nodes()
-    kind = WORK_KINDS.get(sweep.protocols[0] if len(sweep.protocols) == 1 else None, "")
-    if not (nodes and nodes[0].accelerator and model.gpus and row.rate and row.loads is not None and kind):
-        return
-    observed = ObservedRate(row.episodes, row.episodes / row.rate, (row.loads,))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        add_observed(folder, nodes[0].accelerator, {kind: {model.name: observed}})
-    except OSError as problem:
-        raise SweepError(f"--output {folder}: cannot write: {problem.strerror or problem}") from None

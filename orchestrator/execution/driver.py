@@ -41,8 +41,6 @@ NODE_NOTICE_S = 15.0
 """The same for a worker that cannot be reached: Ray declares a node dead only some seconds after calls to its workers fail."""
 DRAIN_S = 5.0
 """Seconds in which a worker whose model has stopped may still deliver the finished episodes of its other leases."""
-LOG_TIMEOUT_S, LOG_TIMEOUT_INTERRUPTED_S = 10.0, 0.5
-"""Seconds that other nodes have to send what workers printed, at the end of a complete run and of an interrupted one."""
 
 log = logging.getLogger(__name__)
 
@@ -90,8 +88,6 @@ class Driver:
         self.now, self.hosts = AttemptClock().now, node_hosts
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = asyncio.Event()
-        self.cluster_lost = False
-        """True if the driver stopped because Ray has ended on this machine."""
         self.failure: BaseException | None = None
         """An error that is not the loss of a worker."""
         self.reasons: dict[str, str] = {}
@@ -121,7 +117,7 @@ class Driver:
                 task.cancel()
             self.stages.close()
             self.node_request.withdraw()
-            await self.pool.close(LOG_TIMEOUT_INTERRUPTED_S if self.stopping.is_set() else LOG_TIMEOUT_S)
+            await self.pool.close()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -131,12 +127,6 @@ class Driver:
     def stop(self) -> None:
         """Stop as soon as possible; unfinished episodes stay pending."""
         self.stopping.set()
-
-    def lose_cluster(self) -> None:
-        """Stop because Ray has ended on this machine and will end this process."""
-        log.warning("Ray on this machine has ended")
-        self.cluster_lost = True
-        self.stop()
 
     # -- commands -----------------------------------------------------------------------------------------------------
     def act(self, commands: Sequence[Command]) -> None:
@@ -156,7 +146,7 @@ class Driver:
                     workers[slot].actor.recall.remote(ordinals)
                 case Drop(slot, reason) if slot in workers:
                     self.reasons[workers[slot].group] = reason
-                    self.pool.kill(slot, lost=True)
+                    self.pool.kill(slot)
                 case GiveUp(ordinals, reason, name):
                     (self.pool.queue_of(name) or self.sink).give_up(ordinals, reason)
                     self._release_answers()
@@ -246,7 +236,7 @@ class Driver:
         worker, is_starting = self.pool.handles[slot], not self.schedule.slots[slot].ready
         log.warning("worker %d of %s is lost: %s", slot, worker.group, last_line(problem))
         reason = self.reasons[worker.group] = loss_reason(problem, worker.address)
-        self.pool.kill(slot, lost=True)
+        self.pool.kill(slot)
         is_fatal_start = is_starting and isinstance(problem, RayTaskError) and isinstance(problem, FATAL_START_ERRORS)
         if isinstance(problem, ModelStopped) or is_fatal_start:
             self.events.put_nowait(lambda: self.schedule.on_fatal_error(slot, reason, self.now()))

@@ -57,14 +57,14 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     control = LiveControl(driver, state.plan, state.output, state.standing)
     state.signals.stop_with(driver.stop)
     clock = ReplicaClock(state.output, state.log.name)
-    with progress, ray_cluster.watch_servers(driver.lose_cluster):
+    with progress:
         await driver.run(lambda: _on_tick(state, driver, progress, control, clock))
         clock.write()
         progress.record(held_metrics(state.output))
     write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
     refused = {str(group): reason for group, reason in sink.breaker.stop_reasons.items()}
     state.reasons = {**state.reasons, **driver.reasons, **refused}
-    state.interrupted, state.cluster_lost = driver.stopping.is_set(), driver.cluster_lost
+    state.interrupted = driver.stopping.is_set()
 
 
 def _take_cancelled(state: AttemptState, breaker: CircuitBreaker) -> Iterator[tuple[str, Container[int]]]:
@@ -100,7 +100,6 @@ def _store_rest(state: AttemptState, sink: ResultSink) -> None:
 
 
 def _report_interruption(state: AttemptState, sink: ResultSink) -> None:
-    cause = "Ray on this machine has ended" if state.cluster_lost else "stopped"
-    message = f"{cause}: {sink.stored_count:,} new episodes are stored; run the same command to continue"
+    message = f"stopped: {sink.stored_count:,} new episodes are stored; run the same command to continue"
     log.info(message)  # in case the terminal is closed
     print(message, file=sys.stderr)

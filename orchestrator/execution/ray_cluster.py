@@ -3,28 +3,23 @@
 Only this module asks Ray for its list of nodes.
 """
 
-import asyncio
 import contextlib
 import os
 import socket
-import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import psutil
 import ray
 from ray._private import ray_constants
 from ray._private.worker import global_worker
 from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 from ray.autoscaler.sdk import request_resources
 from ray.job_config import JobConfig
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.node.import_path import imports_working_folder
 from actors.text.printable import error_text
-from actors.worker import read_output
 from orchestrator.execution import ray_access
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.placement import Placement
@@ -61,59 +56,6 @@ def gpu_nodes() -> tuple[Node, ...]:
 def draining_nodes() -> frozenset[str]:
     """Return the nodes that Ray drains: a cloud takes them back, the autoscaler ends them, or ``ray drain-node`` named them."""
     return frozenset(global_worker.gcs_client.get_draining_nodes(timeout=GCS_TIMEOUT_S))
-
-
-@contextlib.contextmanager
-def watch_servers(on_end: Callable[[], None]) -> Iterator[None]:
-    """Call ``on_end`` in the running loop when this node's raylet ends, or the GCS server that this process started.
-
-    Some seconds later Ray ends every process that is connected through them, including this one.
-    """
-    handles = [handle for handle in (_open_raylet(), _open_own_gcs()) if handle is not None]
-    loop = asyncio.get_running_loop()
-
-    def end() -> None:
-        for handle in handles:
-            loop.remove_reader(handle)
-        on_end()
-
-    for handle in handles:
-        loop.add_reader(handle, end)
-    try:
-        yield
-    finally:
-        for handle in handles:
-            loop.remove_reader(handle)
-            os.close(handle)
-
-
-def _open_raylet() -> int | None:
-    """Return a process handle that becomes readable when this node's raylet ends; None if the handle cannot be opened."""
-    here = ray.get_runtime_context().get_node_id()
-    name = next(node["RayletSocketName"] for node in ray.nodes() if node["NodeID"] == here)
-    try:
-        with socket.socket(socket.AF_UNIX) as peer:
-            peer.connect(name)
-            pid, _, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        return os.pidfd_open(pid)
-    except (OSError, AttributeError):  # another kernel, or a raylet in another container
-        return None
-
-
-def _open_own_gcs() -> int | None:
-    """Return the same for the GCS server that this process has started; None if it has not started one."""
-    with contextlib.suppress(psutil.Error, OSError, AttributeError):
-        servers = [child for child in psutil.Process().children() if child.name() == "gcs_server"]
-        # a failed start of Ray leaves a zombie
-        running = (server.pid for server in servers if server.status() != psutil.STATUS_ZOMBIE)
-        return next(map(os.pidfd_open, running), None)
-    return None
-
-
-async def read_output_on(node: str, streams: Sequence[str]) -> str:
-    """Return an excerpt of a worker's output, read by a task on its node; raises RayError if the node is lost."""
-    on_node = NodeAffinitySchedulingStrategy(node, soft=False)
-    return str(await read_output.options(scheduling_strategy=on_node).remote(list(streams)))
 
 
 def node_hosts() -> dict[str, str]:

@@ -37,13 +37,11 @@ class AttemptOutcome:
     """Worker group, or pattern of cells (a ``RequestGroup`` as text) -> why it stopped."""
     seconds: float = 0.0
     """Seconds from connecting to Ray until the last episode is on disk."""
-    cluster_lost: bool = False
-    """True if the attempt was interrupted because Ray ended on this machine."""
 
     @property
     def exit_code(self) -> int:
         """The process's exit code: 0 only if every cell is complete."""
-        if self.interrupted and not self.cluster_lost:
+        if self.interrupted:
             return INTERRUPTED
         return 0 if self.complete else INCOMPLETE
 
@@ -59,7 +57,7 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
     put_aside_unmended(state.output)
     all_played = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
     complete = all_played and (not state.sweep.is_judged or _all_judged(rows))
-    return AttemptOutcome(rows, complete, state.interrupted, state.reasons, state.seconds, state.cluster_lost)
+    return AttemptOutcome(rows, complete, state.interrupted, state.reasons, state.seconds)
 
 
 def write_judge_scores(state: AttemptState, judge: str) -> pl.DataFrame:

@@ -1,10 +1,9 @@
 """Ctrl-C, SIGTERM and SIGHUP while an attempt runs: the first stops it and stores its results, the third exits at once."""
 
 import asyncio
-import errno
 import os
 import signal
-import termios
+import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -75,14 +74,5 @@ def _leave_terminal() -> None:
     """Send further output to /dev/null, because writing to a closed terminal fails."""
     with open(os.devnull, "wb") as null:
         for stream in (1, 2):
-            if _is_terminal(stream):
+            if stat.S_ISCHR(os.fstat(stream).st_mode):  # a terminal, also one that was closed
                 os.dup2(null.fileno(), stream)
-
-
-def _is_terminal(stream: int) -> bool:
-    """Return True for a terminal, also one that was closed."""
-    try:
-        termios.tcgetattr(stream)
-    except termios.error as problem:
-        return bool(problem.args[0] == errno.EIO)
-    return True

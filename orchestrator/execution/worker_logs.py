@@ -1,9 +1,8 @@
-"""The log of an attempt: the driver's events, and the last lines of each lost worker, bounded in size and without secrets.
+"""The log of an attempt, ``logs/attempt-0001/driver.log``: the driver's events, bounded in size and without secrets.
 
-It is ``logs/attempt-0001/driver.log``. All that workers print is in Ray's own logs on their nodes, which it names.
+What workers print is in Ray's own logs on their nodes; it names the files.
 """
 
-import asyncio
 import logging
 import logging.handlers
 import os
@@ -13,10 +12,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from actors.node.process_output import WorkerAddress, last_lines
+from actors.node.process_output import WorkerAddress
 from actors.text.printable import printable, strip_colors
 from actors.text.redaction import redact_address, redact_addresses, redact_environment
-from orchestrator.execution.ray_cluster import read_output_on
 from orchestrator.scheduling.commands import Abandon, Command, Drop, GiveUp, Start, Stop
 from orchestrator.scheduling.nodes import Node
 from orchestrator.storage.safe_write import open_file
@@ -24,8 +22,6 @@ from orchestrator.storage.safe_write import open_file
 FOLDER, DRIVER = "logs", "driver.log"
 DRIVER_BYTES = 8 * 2**20
 """Size at which the driver's log is renamed to ``driver.log.1``, which replaces an earlier ``driver.log.1``."""
-READ_TIMEOUT_S = 60.0
-"""Seconds that a node may take to send a worker's last lines."""
 
 log = logging.getLogger(__name__)
 
@@ -76,18 +72,6 @@ def open_attempt_log(folder: Path) -> Iterator[AttemptLog]:
 class _Redacted(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return printable(strip_colors(redact_addresses(redact_environment(super().format(record)))))
-
-
-async def log_last_lines(group: str, slot: int, address: WorkerAddress) -> None:
-    """Log what a lost worker printed last; a line says where it is if its node does not answer."""
-    try:
-        output = await asyncio.wait_for(read_output_on(address.node, address.streams), READ_TIMEOUT_S)
-    except Exception as problem:  # Ray has many errors for a lost node
-        reason = type(problem).__name__
-        log.warning("the output of worker %d of %s stays on %s (%s)", slot, group, address.host, reason)
-        return
-    for line in last_lines(output):
-        log.warning("worker %d of %s, last output: %s", slot, group, line)
 
 
 def log_command(command: Command, names: Mapping[int, str]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from orchestrator.execution.cluster_view import Holding, placed_node
 from orchestrator.execution.gpu_placement import GpuPlacement
 from orchestrator.execution.model_packages import worker_arguments, worker_options
 from orchestrator.execution.spending import Spending
-from orchestrator.execution.worker_logs import log_last_lines
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan, judge_group, worker_group
 from orchestrator.scheduling.commands import Demand, Start
@@ -156,8 +155,6 @@ class WorkerPool:
         self._placement, self._plan_ref = GpuPlacement(), ray.put(plan)
         self._closing: set[asyncio.Task[None]] = set()
         """Workers that close their engine."""
-        self._last_lines: set[asyncio.Task[None]] = set()
-        """Requests for what lost workers printed last."""
         self._ending: dict[int, WorkerHandle] = {}
         """Slot -> a stopped worker that still holds its GPUs."""
         self._placed: set[int] = set()
@@ -207,7 +204,7 @@ class WorkerPool:
         if not self.handles[slot].node:  # no process runs yet, so there is no engine to close
             self.kill(slot)
             return
-        worker = self._ending[slot] = self._remove(slot, lost=False)
+        worker = self._ending[slot] = self._remove(slot)
 
         async def close() -> None:
             with contextlib.suppress(TimeoutError, RayActorError, RayTaskError):  # it is killed either way
@@ -216,11 +213,13 @@ class WorkerPool:
             self._placement.remove(slot)
             del self._ending[slot]
 
-        _keep(close(), self._closing)
+        task = asyncio.create_task(close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
-    def kill(self, slot: int, lost: bool = False) -> None:
-        """End a worker at once; if it was ``lost``, its last lines go to the driver's log."""
-        worker = self._remove(slot, lost)
+    def kill(self, slot: int) -> None:
+        """End a worker at once."""
+        worker = self._remove(slot)
         for task in worker.tasks:
             task.cancel()
         ray.kill(worker.actor)
@@ -249,22 +248,17 @@ class WorkerPool:
                 alone += [Holding(name, place.share_of(name, demand.gpus), 0) for name in others]
         return [*alone, *shared.values()]
 
-    def _remove(self, slot: int, lost: bool) -> WorkerHandle:
-        worker = self.handles.pop(slot)
+    def _remove(self, slot: int) -> WorkerHandle:
         self.turn_judges.remove(slot)
-        if lost and worker.address:
-            _keep(log_last_lines(worker.group, slot, worker.address), self._last_lines)
-        return worker
+        return self.handles.pop(slot)
 
-    async def close(self, log_timeout: float) -> None:
-        """End all workers, save what they spent, and wait up to ``log_timeout`` seconds for the last lines of lost ones."""
+    async def close(self) -> None:
+        """End all workers, and save what they spent."""
         for slot in list(self.handles):
             self.kill(slot)
         self._placement.close()
         with contextlib.suppress(RayActorError, TimeoutError):
             await asyncio.wait_for(self.spending.save(), STOP_TIMEOUT_S)
-        if self._last_lines:
-            await asyncio.wait(self._last_lines, timeout=log_timeout)
 
 
 async def record_inputs(
@@ -280,13 +274,6 @@ async def record_inputs(
         reason = str(problem.cause)
     models = (model for model in worker.models if model.name in ordinals)
     return {model.name: Certificate(source=model.source, backend=model.backend, reason=reason) for model in models}
-
-
-def _keep(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
-    """Run work in a task of this set until it ends."""
-    task = asyncio.create_task(work)
-    tasks.add(task)
-    task.add_done_callback(tasks.discard)
 
 
 async def resolve(ref: Any) -> Any:

@@ -64,8 +64,6 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(worker_pool, "Worker", _CurrentWorker(run))
     replace(gpu_placement, "placement_group", lambda *a, **k: run.ray.placement_group(*a, **k))
     replace(gpu_placement, "remove_placement_group", lambda group: run.ray.remove_placement_group(group))
-    replace(ray_cluster, "_open_own_gcs", lambda: None)
-    replace(ray_cluster, "read_output", _CurrentOutput())
     replace(cluster_view, "actors", lambda actor: run.ray.describe_actor(actor))
     replace(cluster_view, "draining_nodes", frozenset)
     replace(cluster_view, "available_resources_per_node", lambda: run.ray.available_resources())
@@ -146,13 +144,3 @@ class _CurrentWorker:
 
     def options(self, **options: Any) -> ActorClass:
         return ActorClass(self.run.ray, REAL_WORKER, options)
-
-
-class _CurrentOutput:
-    """The task that reads a worker's output on another node: there is none in one process."""
-
-    def options(self, **options: Any) -> _CurrentOutput:
-        return self
-
-    async def remote(self, streams: list[str]) -> str:
-        return ""

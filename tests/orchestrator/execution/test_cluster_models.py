@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, ObservedRate, add_observed, read_observed
 from tests.benchmark import copy_benchmark
 
 pytest.importorskip("proactive_demo", reason="the extra `demo` is not installed")
@@ -24,7 +23,7 @@ def test_a_model_that_fails_does_not_stop_the_next(cli, tmp_path: Path) -> None:
     (broken / "config.json").write_text('{"model_type": "none such"}')
 
     process = cli.run(
-        "models", "try", broken, "embedded", "--data", tmp_path / "data", "--output", tmp_path / "rates", "--json",
+        "models", "try", broken, "embedded", "--data", tmp_path / "data", "--json",
         timeout=500,
     )  # fmt: skip
 
@@ -36,18 +35,3 @@ def test_a_model_that_fails_does_not_stop_the_next(cli, tmp_path: Path) -> None:
     assert played["equal"] == "ids 6/6, replies 6/6"
     assert (played["episodes"], played["ended"], played["picture"]) == (7 * 3, 0, 19)
     assert played["rate"] > 0 and played["loads"] > 0 and played["host"] > 0.1 and played["gpu"] is None
-    assert not (tmp_path / "rates").exists(), "without a GPU nothing is known of one"
-
-
-def test_rates_are_added_to_those_of_the_folder(tmp_path: Path) -> None:
-    add_observed(
-        tmp_path,
-        "H100-80G",
-        {EPISODES: {"a": ObservedRate(10, 5.0, (60.0,))}, ANSWERS: {"b": ObservedRate(4, 2.0, (9.0,))}},
-    )
-    add_observed(tmp_path, "H100", {EPISODES: {"a": ObservedRate(30, 5.0, (62.0,))}})
-    add_observed(tmp_path, "", {EPISODES: {"a": ObservedRate(99, 1.0)}})
-
-    assert read_observed([tmp_path], "h100") == {"a": ObservedRate(40, 10.0, (60.0, 62.0))}
-    assert read_observed([tmp_path], "h100", ANSWERS) == {"b": ObservedRate(4, 2.0, (9.0,))}
-    assert read_observed([tmp_path], "a100") == {}

@@ -36,10 +36,10 @@ def test_a_finished_sweep_is_complete_and_written(spec, tmp_path):
     (folder / "results.json").unlink()
     checksums.write(folder / "notes.json", b"{}")
     (folder / "notes.json").write_text("{")
-    outcome = write_outcome(state_of(spec, folder, seconds=2.5, reasons={"m": "gone"}, cluster_lost=True))
+    outcome = write_outcome(state_of(spec, folder, seconds=2.5, reasons={"m": "gone"}))
 
     assert isinstance(outcome, AttemptOutcome) and outcome.complete and outcome.exit_code == 0
-    assert (outcome.interrupted, outcome.seconds, outcome.cluster_lost) == (False, 2.5, True)
+    assert (outcome.interrupted, outcome.seconds) == (False, 2.5)
     assert outcome.reasons == {"m": "gone"}
     assert results(folder) == before and outcome.rows["cell"].to_list() == ["uniform/ROD/hint", "uniform/ROD/zero-shot"]
     status = read_status(folder)

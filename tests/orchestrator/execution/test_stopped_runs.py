@@ -8,7 +8,6 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,7 @@ pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 from orchestrator.execution import stop_signals
 from orchestrator.storage.episode_store import episodes
 from tests.actors.service import completion, service
-from tests.chaos.ground import parent
-from tests.conftest import ROOT, Cli
+from tests.conftest import ROOT
 from tests.orchestrator.execution.test_attempt import assert_stored_once
 
 pytestmark = pytest.mark.slow
@@ -101,39 +99,5 @@ def test_run_stopped_in_each_way_resumes_and_completes(cli, demo_data, tmp_path)
                 assert re.search(KEPT, output) or "stopped; stored results are kept" in output, output
         server.delay = 0.0
         done = cli.run(*command)
-    assert done.returncode == 0, done.stderr
-    assert_stored_once(out, 70)
-
-
-def server_of(process, name: bytes) -> int:
-    """Pid of the server of Ray that this driver has started."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if name in (entry / "cmdline").read_bytes() and parent(int(entry.name)) == process.pid:
-                return int(entry.name)
-        except OSError:
-            continue
-    raise AssertionError(f"it has no {name!r}")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", [b"raylet/raylet", b"gcs/gcs_server"])
-def test_a_run_whose_ray_is_killed_keeps_what_came_back(cli, demo_data, tmp_path, name):
-    file, out = tmp_path / "s.toml", tmp_path / "run"
-    own_ray = Cli({name: value for name, value in cli.environment.items() if name != "RAY_ADDRESS"})
-    with service(lambda number, body: completion("A")) as server:
-        server.delay = 0.2
-        file.write_text(SWEEP.format(data=demo_data, url=server.url))
-        process = own_ray.start("run", file, "--output", out)
-        wait_for_requests(server, process, 60)
-        os.kill(server_of(process, name), signal.SIGKILL)
-        _, output = process.communicate(timeout=200)
-        assert process.returncode == 1 and "Traceback" not in output, (process.returncode, output)
-        (stored_count,) = re.findall(KEPT.replace("stopped", "Ray on this machine has ended"), output)
-        assert int(stored_count) == episodes(out).collect().height > 0
-
-        server.delay = 0.0
-        done = cli.run("run", file, "--output", out)
     assert done.returncode == 0, done.stderr
     assert_stored_once(out, 70)

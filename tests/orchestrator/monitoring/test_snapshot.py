@@ -17,7 +17,6 @@ from orchestrator.scheduling.commands import Demand, Lease, Start
 from orchestrator.scheduling.nodes import Place
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.state import WorkerGroup, WorkerSlot
-from tests.orchestrator.execution.test_worker_logs import first_worker, long_sweep
 
 WORK = {"qwen": range(1000), "tiny": range(1000, 1400), "judge:q": range(5000, 5010)}
 DEMANDS = {"qwen": Demand(0, 2, concurrency=64), "tiny": Demand(0, 1), "judge:q": Demand(0, 1, pool="judges")}
@@ -176,9 +175,17 @@ def test_a_snapshot_survives_the_file(tmp_path):
 def test_status_from_another_terminal_shows_driver_progress(cli, demo_data, tmp_path):
     """Pause the workers, not the driver, so that there is time to look."""
     out = tmp_path / "run"
-    process = cli.start("run", long_sweep(tmp_path / "x.toml", demo_data), "--output", out)
+    entry = '[[model]]\nname = "u{}"\nsource = "builtin:uniform"\nbackend = "builtin"\n'
+    path, models = tmp_path / "x.toml", "".join(map(entry.format, range(300)))
+    path.write_text(
+        f'# A test.\ndata = "{demo_data}"\nconditions = ["zero-shot"]\ntracking = {{ uri = "none" }}\n{models}'
+    )
+    process = cli.start("run", path, "--output", out)
     driver_log = out / "logs/attempt-0001/driver.log"
-    first_worker(driver_log)
+    deadline = time.monotonic() + 90
+    while not driver_log.exists() or "is ready (process" not in driver_log.read_text():
+        assert time.monotonic() < deadline, "no worker was ready in time"
+        time.sleep(0.05)
     time.sleep(0.5)
     pids = [
         int(line.split("(process ")[1].split()[0])

@@ -137,3 +137,15 @@ def test_pending_work_is_counted_by_kind(demo_data, tmp_path):
     assert stored > 4 and remaining.unread == stored - 4
     with pytest.raises(SweepError, match="no model of this sweep needs a GPU"):
         forecast_lines(load(PAPER, ['models=["gpt-4.1"]', "only=[]"]), 8, "h200")
+
+
+def test_rates_are_added_to_those_of_the_folder(tmp_path):
+    rate = throughput.ObservedRate(4, 2.0, (9.0,))
+    first = {"models": {"a": throughput.ObservedRate(10, 5.0, (60.0,))}, "answers": {"b": rate}}
+    throughput.add_observed(tmp_path, "H100-80G", first)
+    throughput.add_observed(tmp_path, "H100", {"models": {"a": throughput.ObservedRate(30, 5.0, (62.0,))}})
+    throughput.add_observed(tmp_path, "", {"models": {"a": throughput.ObservedRate(99, 1.0)}})
+
+    assert throughput.read_observed([tmp_path], "h100") == {"a": throughput.ObservedRate(40, 10.0, (60.0, 62.0))}
+    assert throughput.read_observed([tmp_path], "h100", "answers") == {"b": rate}
+    assert throughput.read_observed([tmp_path], "a100") == {}
