@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from orchestrator.report.statistics.proportion import proportion_interval
 from orchestrator.report.tables.paper_comparison import flip_probability
 from orchestrator.storage.schemas import EPISODES
 from sweeps.load import build
+from sweeps.spec import Sweep
 from tests.orchestrator.blocks import episode
 
 SCENARIOS = ("ROD", "QD", "CIT")
@@ -57,9 +59,16 @@ def planted_run(cells: list[pl.DataFrame], samples: Samples | None = None) -> Ru
     frame = pl.concat(cells).sort("key")
     names = ("model", "scenario", "condition", "protocol", "cell")
     planned = frame.group_by(names).agg(pl.len().cast(pl.Int64).alias("planned")).sort("cell")
+    return RunData(
+        Path("nowhere"), planted_sweep(), planned, frame, samples or {}, cluster=AUTOMATIC if samples else ""
+    )
+
+
+@cache
+def planted_sweep() -> Sweep:
+    """Return the sweep of every planted run."""
     conditions = ["zero-shot", "hint", "history"]
-    sweep = build({"data": "none", "models": ["oracle"], "conditions": conditions}, "planted")
-    return RunData(Path("nowhere"), sweep, planned, frame, samples or {}, cluster=AUTOMATIC if samples else "")
+    return build({"data": "none", "models": ["oracle"], "conditions": conditions}, "planted")
 
 
 def plant_cell(
@@ -145,11 +154,8 @@ def cluster_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
         }
     }
     for correlation in (0.0, 0.05, 0.2, 0.5):
-        hits: dict[str, list[bool]] = {
-            "plain interval of a cell": [],
-            "interval of a cell": [],
-            "interval of a difference": [],
-        }
+        kinds = ("plain interval of a cell", "interval of a cell", "interval of a difference")
+        hits: dict[str, list[bool]] = {kind: [] for kind in kinds}
         counted = []
         for _ in range(max(runs // 3, 1)):
             rates, cells = {"zero-shot": rng.uniform(0.1, 0.9), "hint": rng.uniform(0.1, 0.9)}, []
@@ -174,7 +180,7 @@ def cluster_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
         yield Planted(
             f"{name}: plain interval of a cell covers (clusters count in {np.mean(counted):.0%})", "-", share, True
         )
-        for what in ("interval of a cell", "interval of a difference"):
+        for what in kinds[1:]:
             yield share_line(f"{name}: {what} that stands covers", hits[what], 0.93, 0.97)
 
 
@@ -273,7 +279,8 @@ def power_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
     for n, rate in ((42, 0.003), (2_591, 0.003), (2_591, 0.01)):
         flips = rng.binomial(n, rate, runs * 10)
         moved = 2 * rng.binomial(flips, 0.5) - flips
-        starred = [flip_probability(abs(int(episodes)), n, rate) < 0.05 for episodes in moved]
+        least = next(count for count in range(n) if flip_probability(count, n, rate) < 0.05)
+        starred = (abs(moved) >= least).tolist()
         plain = f"{100 * np.mean(moved != 0):.1f}%"
         what = f"{rate:.1%} of {n:,} answers flip: starred against the paper (without the null: {plain})"
         yield share_line(what, starred, 0, 0.05)
