@@ -65,6 +65,8 @@ class Condition(Frozen):
     picture: Literal["own", "blank", "swapped", "none"] = "own"
     """The picture of every question: its own, a gray one of its size, the first picture of another sample with another
     answer (drawn by seed), or none. Solved examples keep theirs."""
+    picture_later: Literal["own", "blank"] = "own"
+    """``blank`` turns every picture but the first one gray, so that asking shows nothing new."""
     every_frame: bool = False
     """Instead of a game, ask only the categories of every picture that an episode could reach (extra ``operating``)."""
     every_state: bool = False
@@ -153,8 +155,8 @@ class Condition(Frozen):
 
     @property
     def hides_picture(self) -> bool:
-        """Return True if it hides the sample's own picture."""
-        return self.picture != "own"
+        """Return True if it hides pictures of the sample."""
+        return self.picture != "own" or self.picture_later != "own"
 
     @property
     def identity(self) -> dict[str, Any]:

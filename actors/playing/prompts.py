@@ -84,10 +84,17 @@ def turn_image(view: View, sample: Sample, condition: Condition) -> ImageRef:
     if condition.picture == "none":
         return NO_PICTURE
     if condition.picture == "own":
-        return view.image
+        is_later = condition.picture_later == "blank" and view.image != first_image(sample)
+        return replace(view.image, grey=True) if is_later else view.image
     if sample.swapped is None:
         raise ValueError(f"no picture was drawn to be swapped with that of sample {sample.scenario}/{sample.id}")
     return sample.swapped.image
+
+
+def first_image(sample: Sample) -> ImageRef:
+    """Return the picture with which an episode begins."""
+    game = SCENARIOS[sample.scenario]
+    return game.image(sample, game.initial(sample))
 
 
 def answers_left(number: int) -> str:

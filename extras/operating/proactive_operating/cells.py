@@ -6,19 +6,21 @@ published order, in which they were played.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from actors.playing.prompts import apply_condition
 from envs.types import Sample
-from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.measures.clustering import WIDER, number_clusters, sample_clusters
+from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, cached_per_run
+from orchestrator.report.statistics.clustered import estimate_mean, t_interval
 from orchestrator.storage.episode_store import options
-from proactive_operating.knowledge import KNOWN
-from proactive_operating.policy import Booleans, Policy, make_policy, uniform_policy
+from proactive_operating.policy import Policy, make_policy
 from proactive_operating.state_graph import StateGraph, build_graph
 from proactive_operating.summary import Summary, summarize
-from proactive_operating.values import sample_values
 from sweeps.conditions import Condition
 
 
@@ -49,11 +51,6 @@ class OperatingCell:
     def exact(self) -> bool:
         """Return True if nothing was sampled."""
         return self.scored and not self.thoughts
-
-    @property
-    def own_labels(self) -> Booleans:
-        """Return, for each question of ``summary.signals``, whether the model itself knows the category."""
-        return self.summary.signals.recognition >= KNOWN
 
 
 @cached_per_run
@@ -152,14 +149,33 @@ def _policy(graph: StateGraph, answers: Answers) -> Policy:
 
 
 @cached_per_run
-def exact_uniform(run_data: RunData, scenario: str) -> tuple[float, float] | None:
-    """Return exact accuracy (0 to 1) and suggestions of uniform play in a scenario; None without its samples."""
-    samples = run_data.samples.get(scenario, {})
-    plain = Condition(name="plain")
-    points = [
-        sample_values(graph := build_graph(sample, plain), uniform_policy(graph), np.zeros(1))
-        for sample in samples.values()
-    ]
-    if not points:
-        return None
-    return float(np.mean([p.accuracy[0] for p in points])), float(np.mean([p.suggestions[0] for p in points]))
+def scenario_clusters(run_data: RunData, scenario: str) -> dict[int, int]:
+    """Return the cluster of each sample of a scenario; nothing if its samples count as independent.
+
+    Where nothing was played, clusters count by exact accuracies as they do by answers in ``measures.clustering``.
+    """
+    rows = sample_clusters(run_data).filter(scenario=scenario)
+    if run_data.cluster == AUTOMATIC and run_data.scored.filter(scenario=scenario).is_empty():
+        kinds = [number_clusters(run_data, scenario, kind) for kind in CLUSTERS]
+        rows = max(kinds, key=partial(_widening, run_data, scenario))
+        if _widening(run_data, scenario, rows) <= WIDER:
+            return {}
+    return dict(rows.select("sample_id", "cluster").iter_rows())
+
+
+def _widening(run_data: RunData, scenario: str, rows: pl.DataFrame) -> float:
+    """Return how many times as wide these clusters make the intervals of the models' accuracy; 0 if this is not known."""
+    clusters, widths = dict(rows.select("sample_id", "cluster").iter_rows()), np.zeros(2)
+    for cell in operating_cells(run_data):
+        if cell.scenario == scenario and cell.model not in run_data.baselines:
+            groups = np.array([clusters[sample.id] for sample in cell.samples])
+            for number, part in enumerate((groups, None)):
+                mean = estimate_mean(cell.summary.own.accuracy, part, unit=0.0)
+                widths[number] += t_interval(mean)[2] - mean.value
+    return float(widths[0] / widths[1]) if widths[1] > 0 and widths[0] > 0 else 0.0
+
+
+def cell_clusters(run_data: RunData, cell: OperatingCell) -> NDArray[np.int64]:
+    """Return the cluster of each sample of a cell; its own id where no clusters of the scenario count."""
+    clusters = scenario_clusters(run_data, cell.scenario)
+    return np.array([clusters.get(sample.id, sample.id) for sample in cell.samples])

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from envs.types import UNSCORED, Action, Ending, Mode, Verdict
-from orchestrator.report.run_data import PICTURE_SIZE, RunData, Samples, cached_per_run
+from envs.types import Action, Ending, Mode, Verdict
+from orchestrator.report.run_data import PICTURE_SIZE, RunData, cached_per_run
 from proactive_operating.frames import Moves
-from sweeps.conditions import Condition
 
 MAP_COLUMN = "decision_map"
 """Column of results that is true for cells of a map, which have no accuracy."""
@@ -40,37 +39,24 @@ class Decisions(NamedTuple):
     null otherwise, or if no picture would have helped)."""
 
 
-class DecisionInputs(NamedTuple):
-    """The episodes, turns, conditions and samples from which decisions are computed."""
-
-    episodes: pl.LazyFrame
-    turns: pl.LazyFrame
-    conditions: Mapping[str, Condition]
-    samples: Samples
-    """Scenario -> id -> sample; the episodes of a sample that is missing here have no decisions."""
-
-
 @cached_per_run
 def decisions(run_data: RunData) -> Decisions:
-    """Return the decisions of a run."""
-    rows = pl.concat([run_data.episodes, run_data.asked]) if run_data.asked.height else run_data.episodes
-    turns = run_data.select_turns(rows)
-    return compute_decisions(DecisionInputs(rows.lazy(), turns, run_data.conditions, run_data.samples))
+    """Compare episodes that showed the sample's own pictures with the map of the same model and sample.
 
-
-def compute_decisions(stored: DecisionInputs) -> Decisions:
-    """Compare episodes that showed the sample's own pictures with the map of the same model and sample."""
-    names = [name for name, condition in stored.conditions.items() if condition.every_frame][:1]
-    maps = dict(_read_maps(stored, names)) if names else {}
-    played = _read_episodes(stored) if maps else []
+    Samples that cannot be read have no decisions.
+    """
+    names = [name for name, condition in run_data.conditions.items() if condition.every_frame][:1]
+    maps = dict(_read_maps(run_data, names)) if names and run_data.asked.height else {}
 
     @cache
     def moves(scenario: str, number: int) -> Moves:
-        return Moves.from_sample(stored.samples[scenario][number])
+        return Moves.from_sample(run_data.samples[scenario][number])
 
     mapped = [_sample_row(moves(*key[1:]), key, cell, names[0], pictures) for key, (cell, pictures) in maps.items()]
     episodes = [
-        _episode_row(moves(*key[1:]), row, maps[key][1]) for row in played if (key := (row[1], row[2], row[4])) in maps
+        _episode_row(moves(*key[1:]), row, maps[key][1])
+        for row in (_read_episodes(run_data) if maps else ())
+        if (key := (row[1], row[2], row[4])) in maps
     ]
     return Decisions(_to_frame(mapped, SAMPLE), _to_frame(episodes, EPISODE))
 
@@ -95,16 +81,6 @@ def decisions_by_cell(decisions: Decisions) -> pl.DataFrame:
     return rows.select("cell", MAP_COLUMN, "mapped", *KNOWLEDGE_COLUMNS, *DECISION_COLUMNS)
 
 
-def add_decisions(rows: pl.DataFrame, stored: DecisionInputs) -> pl.DataFrame:
-    """Return rows of results, one per cell, with the columns of ``decisions_by_cell`` if the run has a map."""
-    names = [name for name, condition in stored.conditions.items() if condition.every_frame]
-    if not set(names) & set(rows["condition"]):
-        return rows
-    added = decisions_by_cell(compute_decisions(stored)).drop(MAP_COLUMN)
-    joined = rows.join(added, on="cell", how="left", maintain_order="left")
-    return joined.with_columns(pl.col("condition").is_in(names).alias(MAP_COLUMN), pl.col("mapped").fill_null(0))
-
-
 def _sample_row(
     moves: Moves, sample_key: tuple[str, str, int], cell: str, condition: str, known: frozenset[str]
 ) -> tuple[Any, ...]:
@@ -126,35 +102,36 @@ def _episode_row(moves: Moves, row: Sequence[Any], known: frozenset[str]) -> tup
 
 
 def _read_maps(
-    stored: DecisionInputs, names: list[str]
+    run_data: RunData, names: list[str]
 ) -> Iterator[tuple[tuple[str, str, int], tuple[str, frozenset[str]]]]:
     """Yield (model, scenario, sample) with the cell and the pictures on which the right category was named."""
-    mapped = stored.episodes.filter(pl.col("condition").is_in(names), pl.col("ending") == Ending.MAPPED)
+    mapped = run_data.asked.filter(pl.col("condition").is_in(names), pl.col("ending") == Ending.MAPPED)
     right = pl.col("image").filter(pl.col("category") == Verdict.CORRECT).alias("right")
-    rows = _named_turns(stored, mapped).group_by("model", "scenario", "sample_id", "cell").agg(right)
+    rows = _named_turns(run_data, mapped).group_by("model", "scenario", "sample_id", "cell").agg(right)
     for model, scenario, number, cell, images in rows.collect().iter_rows():
-        if number in stored.samples.get(scenario, {}):
+        if number in run_data.samples.get(scenario, {}):
             yield (model, scenario, number), (cell, frozenset(images))
 
 
-def _read_episodes(stored: DecisionInputs) -> list[tuple[Any, ...]]:
+def _read_episodes(run_data: RunData) -> list[tuple[Any, ...]]:
     """Return key, model, scenario, condition, sample_id, cell, images and actions of the scored episodes of plain play."""
-    conditions = stored.conditions.items()
+    conditions = run_data.conditions.items()
     plain = [name for name, c in conditions if c.mode is Mode.PLAY and not c.hides_picture and not c.unscored]
-    scored = stored.episodes.filter(
-        pl.col("condition").is_in(plain), ~pl.col("ending").is_in(UNSCORED), pl.col("protocol") == "mcqa"
-    )
+    scored = run_data.scored.filter(pl.col("condition").is_in(plain), protocol="mcqa")
     names = ["key", "model", "scenario", "condition", "sample_id", "cell"]
-    rows = _named_turns(stored, scored).sort("key", "turn").group_by(names, maintain_order=True).agg("image", "action")
-    return rows.collect().rows()
+    rows = _named_turns(run_data, scored).sort("key", "turn").group_by(names, maintain_order=True)
+    return rows.agg("image", "action").collect().rows()
 
 
-def _named_turns(stored: DecisionInputs, episodes: pl.LazyFrame) -> pl.LazyFrame:
+def _named_turns(run_data: RunData, episodes: pl.DataFrame) -> pl.LazyFrame:
     """Return the turns with the names of their episodes; sizes are removed from the names of pictures."""
-    names = ["key", "model", "scenario", "condition", "sample_id", "cell"]
+    wanted = episodes.select("key", "model", "scenario", "condition", "sample_id", "cell")
     picture = pl.col("image").str.replace(PICTURE_SIZE, "")
-    wanted = episodes.filter(pl.col("scenario").is_in(list(stored.samples))).select(names)
-    return stored.turns.select("key", "turn", picture, "category", "action").join(wanted, on="key")
+    return (
+        run_data.select_turns(episodes)
+        .select("key", "turn", picture, "category", "action")
+        .join(wanted.lazy(), on="key")
+    )
 
 
 def _to_frame(rows: list[tuple[Any, ...]], schema: Mapping[str, Any]) -> pl.DataFrame:

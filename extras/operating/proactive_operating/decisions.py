@@ -10,9 +10,9 @@ import polars as pl
 from envs import in_paper_order
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+from proactive_operating.cells import scenario_clusters
 from proactive_operating.decision_map import decisions
-from proactive_operating.jackknife import mean_interval
-from proactive_operating.points import scenario_clusters
+from proactive_operating.intervals import mean_interval
 
 Row = Mapping[str, Any]
 PERCENT = ("known_first", "known_ever", "asked_knowing", "answered_unknowing")
@@ -76,9 +76,10 @@ def _estimates(run_data: RunData, scenarios: Mapping[str, pl.DataFrame], measure
         strata = [
             (
                 scale * rows[measure].cast(pl.Float64).fill_null(float("nan")).to_numpy(),
-                scenario_clusters(run_data, scenario, rows["sample_id"].to_list()),
+                np.array([clusters.get(number, number) for number in rows["sample_id"]]),
             )
             for scenario, rows in scenarios.items()
+            for clusters in [scenario_clusters(run_data, scenario)]
         ]
         interval = mean_interval(strata, 0.0, 100.0 if measure in PERCENT else inf)
         for end, value in zip(("", "_low", "_high"), interval, strict=True):

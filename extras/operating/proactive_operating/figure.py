@@ -9,6 +9,8 @@ from envs import in_paper_order
 from orchestrator.report.figures import GRAY, INK, series_look, short_label
 from orchestrator.report.figures.plots import LEGEND_ENTRIES, LEGEND_LINE, TALLEST, FigureContext, Handle, new_figure
 
+Series = tuple[str, str]
+"""Model and condition."""
 MOST_CURVES = 8
 """Most curves that a reader can tell apart in a panel."""
 
@@ -43,6 +45,29 @@ def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, context: Figure
     return figure
 
 
+def value_figure(values: pl.DataFrame, context: FigureContext) -> Figure | None:
+    """Draw what each model's play is worth over the price of a question: its own point, and the best will to ask."""
+    means = values.filter(pl.col("scenario").is_null(), ~pl.col("model").is_in(list(context.gray)))
+    series = means.select("model", "condition").unique(maintain_order=True).rows()[:MOST_CURVES]
+    if not series:
+        return None
+    looks = {name: series_look(number) for number, name in enumerate(series)}
+    figure = new_figure(2.4)
+    panel = figure.subplots()
+    for (model, condition), (color, _) in looks.items():
+        rows = means.filter(model=model, condition=condition)
+        panel.plot(rows["price"], rows["best"], color=color, linewidth=1.1)
+        panel.plot(rows["price"], rows["own"], color=color, linewidth=0.8, linestyle="--")
+    panel.grid(axis="both")
+    panel.set_ylim(bottom=min(0.0, float(means["best"].min() or 0.0)))  # type: ignore[arg-type]
+    panel.set_xlabel("price of a question, points")
+    panel.set_ylabel("accuracy less price, %")
+    dashed = Line2D([], [], color=INK, linestyle="--", linewidth=0.8, label="dashed: own point")
+    handles = [*_curve_handles(looks, marked=False), dashed]
+    figure.legend(handles=handles, loc="outside upper left", ncols=LEGEND_ENTRIES)
+    return figure
+
+
 def _draw_curve(panel: Axes, curve: pl.DataFrame, points: pl.DataFrame, look: tuple[str, str]) -> None:
     color, marker = look
     panel.plot(curve["ps"], curve["acc"], color=color, linewidth=1.1, zorder=2)
@@ -62,16 +87,19 @@ def _draw_limits(panel: Axes, points: pl.DataFrame) -> None:
             panel.plot(known[turns][0], known[accuracy][0], marker, color=GRAY, markersize=5, zorder=3)
 
 
-def _legend(looks: dict[tuple[str, ...], tuple[str, str]]) -> list[Handle]:
+def _curve_handles(looks: dict[Series, tuple[str, str]], marked: bool = True) -> list[Handle]:
     several = len({condition for _, condition in looks}) > 1
-    curves: list[Handle] = [
-        Line2D([], [], color=color, marker=marker, linewidth=1.1, markersize=4,
+    return [
+        Line2D([], [], color=color, marker=marker if marked else "", linewidth=1.1, markersize=4,
                label=short_label(f"{model}, {condition}" if several else model))
         for (model, condition), (color, marker) in looks.items()
     ]  # fmt: skip
+
+
+def _legend(looks: dict[Series, tuple[str, str]]) -> list[Handle]:
     hollow = Line2D([], [], color=INK, marker="o", linewidth=0, fillstyle="none", markersize=4, label="hollow: greedy")
     limits = [
         Line2D([], [], color=GRAY, marker=marker, linewidth=0, markersize=5, label=label)
         for marker, label in (("x", "uniform chance"), ("*", "oracle"))
     ]
-    return [*curves, hollow, *limits]
+    return [*_curve_handles(looks), hollow, *limits]

@@ -25,21 +25,11 @@ MIN_LETTER_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class OptionScore:
-    """Probability that the model's reply names one option, and what it was computed from."""
-
-    log_probability: float
-    """Logarithm of the sum over all replies that name the option; ``-inf`` if the sum is zero."""
-    greedy: bool
-    """True if greedy decoding names it."""
-
-
-@dataclass(frozen=True, slots=True)
 class ScoredReply(Reply):
     """The most probable option as a reply, with the scores of all options."""
 
-    options: tuple[OptionScore, ...] = ()
-    """One per option in the order shown; the last is the residual: all replies that name no option."""
+    options: tuple[ReplyScore, ...] = ()
+    """One per option in the order shown, of all replies that name it; the last is the residual, of those that name none."""
     samples: int | None = None
     """Number of sampled replies if the scores are shares of these; None if the engine computed them."""
     thoughts: int | None = None
@@ -90,7 +80,7 @@ def split_thought(text: str) -> str:
     return text.removesuffix(answer.lstrip()) if closed else ""
 
 
-def mean_options(parts: Sequence[tuple[OptionScore, ...]]) -> tuple[OptionScore, ...]:
+def mean_options(parts: Sequence[tuple[ReplyScore, ...]]) -> tuple[ReplyScore, ...]:
     """Return the mean probability of each option and of the residual; ``greedy`` is False, since it is unknown."""
     shares = [[exp(score.log_probability) for score in scores] for scores in zip(*parts, strict=True)]
     return _as_options([sum(column) / len(parts) for column in shares])
@@ -104,15 +94,15 @@ def readable_forms(question: Question, sample: Sample, condition: Condition) -> 
     return [(form, number) for form, number in named if number >= 0]
 
 
-def sum_scores(count: int, option_numbers: Sequence[int], scores: Sequence[ReplyScore]) -> tuple[OptionScore, ...]:
+def sum_scores(count: int, option_numbers: Sequence[int], scores: Sequence[ReplyScore]) -> tuple[ReplyScore, ...]:
     """Return the scores of ``count`` options and of the residual; each scored reply names one of ``option_numbers``."""
     logs_by_option: list[list[float]] = [[] for _ in range(count)]
     for number, score in zip(option_numbers, scores, strict=True):
         logs_by_option[number].append(score.log_probability)
     greedy = {number for number, score in zip(option_numbers, scores, strict=True) if score.greedy}
-    options = [OptionScore(log_sum(logs), number in greedy) for number, logs in enumerate(logs_by_option)]
+    options = [ReplyScore(log_sum(logs), number in greedy) for number, logs in enumerate(logs_by_option)]
     residual = max(0.0, 1.0 - sum(exp(option.log_probability) for option in options))
-    return (*options, OptionScore(log(residual) if residual else -inf, not greedy))
+    return (*options, ReplyScore(log(residual) if residual else -inf, not greedy))
 
 
 def log_sum(logs: Sequence[float]) -> float:
@@ -156,15 +146,15 @@ async def draw_replies(backend: Backend, request: Request, count: int) -> list[R
 
 def _count_shares(
     request: Request, question: Question, condition: Condition, replies: Sequence[Reply]
-) -> tuple[OptionScore, ...]:
+) -> tuple[ReplyScore, ...]:
     """Return per option the share of replies that name it, and last the share of those that name none."""
     sample, state = request.situation.sample, request.situation.state
     named = Counter(read_option(sample, state, condition, reply.text) for reply in replies)
     return _as_options([named[number] / len(replies) for number in (*range(len(question.options)), -1)])
 
 
-def _as_options(shares: Sequence[float]) -> tuple[OptionScore, ...]:
-    return tuple(OptionScore(log(share) if share else -inf, False) for share in shares)
+def _as_options(shares: Sequence[float]) -> tuple[ReplyScore, ...]:
+    return tuple(ReplyScore(log(share) if share else -inf, False) for share in shares)
 
 
 def add_usage(replies: Sequence[Reply]) -> Reply:
@@ -178,7 +168,7 @@ def add_usage(replies: Sequence[Reply]) -> Reply:
     )
 
 
-def _as_reply(question: Question, usage: Reply, options: tuple[OptionScore, ...]) -> ScoredReply:
+def _as_reply(question: Question, usage: Reply, options: tuple[ReplyScore, ...]) -> ScoredReply:
     """Return the most probable option as a reply; an empty reply if the residual is more probable than each option."""
     best = max(range(len(options)), key=lambda number: options[number].log_probability)
     text = (*question.options, "")[best]

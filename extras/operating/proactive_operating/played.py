@@ -37,10 +37,10 @@ def exact_and_played(run_data: RunData) -> pl.DataFrame:
 def _exact_points(cell: OperatingCell, point: str) -> tuple[float, float] | None:
     """Return exact acc (percent) and ps of the published order; None if this decoding has no exact values."""
     summary = cell.summary
-    if not cell.exact or not point or (point == "greedy" and summary.published_greedy is None):
+    samples = summary.greedy if point == "greedy" else np.array(summary.published[:2]).T
+    if not cell.exact or not point or samples is None:
         return None
-    samples = summary.published_greedy if point == "greedy" else np.array(summary.published[:2]).T
-    right, suggestions = np.mean(samples, axis=0).tolist()  # type: ignore[arg-type]
+    right, suggestions = samples.mean(axis=0).tolist()
     return 100 * right, suggestions
 
 
@@ -63,9 +63,9 @@ def _deviations(
     cell: OperatingCell, exact: tuple[float, float], played: tuple[float, float], draws: int
 ) -> tuple[float | None, ...]:
     """Return played minus exact acc and ps in standard errors of the played means; None if decoding does not vary."""
-    right = cell.summary.published.accuracy
-    variances = (100**2 * right * (1 - right), cell.summary.published_variance)
-    errors = [float(np.sqrt(variance.sum() / draws)) / len(right) for variance in variances]
+    own = cell.summary.published
+    variances = (100**2 * own.accuracy * (1 - own.accuracy), own.squares - own.suggestions**2)
+    errors = [float(np.sqrt(max(variance.sum(), 0.0) / draws)) / len(variance) for variance in variances]
     return tuple(
         (mean - expected) / error if error > 1e-9 else None
         for mean, expected, error in zip(played, exact, errors, strict=True)

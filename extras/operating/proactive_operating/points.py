@@ -1,47 +1,47 @@
-"""The figures of operating curves: exact points, bounds on accuracy and detection, by cell and as means over scenarios.
+"""The figures of operating curves by cell and as means over scenarios: exact points, bounds on accuracy, detection, prices.
 
-Accuracies are percent. Intervals are 95% by a jackknife over samples, or over the clusters that count (``measures.clustering``).
+Accuracies are percent. Intervals are 95%, the core's t over samples, or over the clusters that count.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from orchestrator.report.measures.clustering import sample_clusters
+from orchestrator.report.measures.exact_chance import BlindPlay, blind_play
 from orchestrator.report.run_data import RunData, cached_per_run
-from proactive_operating.cells import OperatingCell, exact_uniform, operating_cells
-from proactive_operating.jackknife import Interval, LeftOut, jackknife_interval, leave_out_weights
-from proactive_operating.knowledge import KNOWN
-from proactive_operating.measures import BOUNDS, ENDINGS, POSITION, detection_measures, exact_measures, own_measures
+from proactive_operating.cells import OperatingCell, cell_clusters, operating_cells
+from proactive_operating.intervals import mean_interval
 from proactive_operating.policy import BIASES, Booleans, Floats
+from proactive_operating.summary import (
+    BOUNDS,
+    ENDINGS,
+    detection_measures,
+    exact_measures,
+    own_measures,
+    value_measures,
+)
 
 NAMES = ("model", "scenario", "condition")
-DETECTIONS = ("auc_own", "neutral_own", "auc_others", "neutral_others")
-RATES = ("acc", *ENDINGS, "greedy_acc", *BOUNDS, "worth", *POSITION)
-"""Measures in percent."""
-MEASURES = (*RATES, "ps", "greedy_ps", *DETECTIONS)
+KNOWN = 0.5
+"""Smallest mean chance of the right category at which a question can be known."""
+PERCENT = ("acc", *ENDINGS, "greedy_acc", *BOUNDS, "stops_paying", "position_sd")
+MEASURES = (*PERCENT, "ps", "greedy_ps", "auc", "neutral")
 RARE = ("limited", "greedy_acc", "greedy_ps")
 """Measures without intervals: a few samples make up nearly all of the value, so that an interval would be too narrow."""
-RANGES = {
-    **dict.fromkeys((*RATES, "position_sd"), (0.0, 100.0)), **dict.fromkeys(("auc_own", "auc_others"), (0.0, 1.0)),
-    "ps": (0.0, inf), "position_effect": (-100.0, 100.0),
-}  # fmt: skip
+RANGES = {**dict.fromkeys(PERCENT, (0.0, 100.0)), "auc": (0.0, 1.0), "ps": (0.0, inf)}
 """Smallest and greatest value of a measure; any other measure is unbounded."""
 ENDS = ("", "_low", "_high")
 """Ends of the columns of a measure and its interval."""
 PLAIN = ("chance_acc", "chance_ps", "oracle_ps", "unreadable")
 """Figures without intervals: three that depend on the rules alone, and the share of unreadable replies."""
-
-
-class CellMeasures(NamedTuple):
-    """The measures of a cell by name, and their values with each cluster left out in turn; NaN without a value."""
-
-    values: Mapping[str, float]
-    left_out: Mapping[str, LeftOut]
-    clusters: int
+PRICES = tuple(float(price) for price in range(51))
+"""Prices of a question, in points of accuracy."""
+Measured = tuple[OperatingCell, Mapping[str, Floats]]
+"""A cell and its measures by sample."""
 
 
 @cached_per_run
@@ -53,113 +53,116 @@ def operating_points(run_data: RunData) -> pl.DataFrame:
     ``_high`` unless ``RARE``, and ``PLAIN``. A measure that is unknown is null; cells whose engine gave no probabilities have
     only the model's own point and its endings.
     """
-    groups: dict[tuple[str, str], list[tuple[OperatingCell, CellMeasures]]] = {}
-    cells = operating_cells(run_data)
-    for cell in cells:
-        groups.setdefault((cell.model, cell.condition), []).append((cell, _cell_measures(run_data, cell, cells)))
     rows = [
-        row
-        for members in groups.values()
-        for row in (*(_row(run_data, [member]) for member in members), _row(run_data, members, mean=True))
+        {**_names(scenario, members), **_facts(run_data, members), **_estimates(run_data, members)}
+        for scenario, members in _groups(run_data, partial(_measures, run_data))
     ]
     numbers = [*(f"{name}{end}" for name in MEASURES for end in ENDS if not (end and name in RARE)), *PLAIN]
-    schema = {
-        **dict.fromkeys(NAMES, pl.String),
-        **dict.fromkeys(("scenarios", "samples", "clusters", "orders", "thoughts"), pl.Int64),
-    }
-    return pl.DataFrame(rows, schema={**schema, "exact": pl.Boolean, **dict.fromkeys(numbers, pl.Float64)})
+    counts = dict.fromkeys(("scenarios", "samples", "clusters", "orders", "thoughts"), pl.Int64)
+    schema = {**dict.fromkeys(NAMES, pl.String), **counts, "exact": pl.Boolean, **dict.fromkeys(numbers, pl.Float64)}
+    return pl.DataFrame(rows, schema=schema)
 
 
-def _cell_measures(run_data: RunData, cell: OperatingCell, cells: Sequence[OperatingCell]) -> CellMeasures:
-    weights, sizes = leave_out_weights(cell_clusters(run_data, cell))
-    labels = _labels(cell, cells, run_data) if cell.scored else {}
-    estimates, jackknife_values = (
-        {name: values * (100 if name in RATES else 1) for name, values in _measures(cell, labels, rows).items()}
-        for rows in (np.full((1, len(cell.samples)), 1 / len(cell.samples)), weights)
-    )
-    left_out = {name: LeftOut(values, sizes) for name, values in jackknife_values.items()}
-    return CellMeasures({name: float(values[0]) for name, values in estimates.items()}, left_out, len(sizes))
+@cached_per_run
+def operating_values(run_data: RunData) -> pl.DataFrame:
+    """Return what play is worth at each of ``PRICES``: names, price, own and best with intervals (``value_measures``)."""
+    rows = [
+        {**_names(scenario, members), "price": price, **_estimates(run_data, members)}
+        for price in PRICES
+        for scenario, members in _groups(run_data, partial(_values, price=price))
+        if all(cell.scored for cell, _ in members)
+    ]
+    numbers = ("price", *(f"{name}{end}" for name in ("own", "best") for end in ENDS))
+    return pl.DataFrame(rows, schema={**dict.fromkeys(NAMES, pl.String), **dict.fromkeys(numbers, pl.Float64)})
 
 
-def _measures(cell: OperatingCell, labels: Mapping[str, Booleans], weights: Floats) -> dict[str, Floats]:
-    own = own_measures(cell.summary, weights)
+def _groups(
+    run_data: RunData, measures: Callable[[OperatingCell], Mapping[str, Floats]]
+) -> Iterator[tuple[str | None, list[Measured]]]:
+    """Yield each scenario of each model and condition with its cell, then None with all of them."""
+    groups: dict[tuple[str, str], list[Measured]] = {}
+    for cell in operating_cells(run_data):
+        groups.setdefault((cell.model, cell.condition), []).append((cell, measures(cell)))
+    for members in groups.values():
+        yield from ((cell.scenario, [(cell, values)]) for cell, values in members)
+        yield None, members
+
+
+def _measures(run_data: RunData, cell: OperatingCell) -> dict[str, Floats]:
+    own = own_measures(cell.summary)
     if not cell.scored:
         return own
-    return own | exact_measures(cell.summary, weights) | detection_measures(cell.summary, labels, weights)
+    return own | exact_measures(cell.summary) | detection_measures(cell.summary, shared_labels(run_data, cell))
 
 
-def _labels(cell: OperatingCell, cells: Sequence[OperatingCell], run_data: RunData) -> dict[str, Booleans]:
-    """Return the labels of a cell's questions: by the model itself, and by the other models that were asked the same."""
-    others = [
-        other.summary.signals.recognition
-        for other in cells
-        if (other.scenario, other.condition) == (cell.scenario, cell.condition)
-        and other.model not in {cell.model, *run_data.baselines}
-        and [s.id for s in other.samples] == [s.id for s in cell.samples]
-        and len(other.summary.signals.odds) == len(cell.summary.signals.odds)
+def _values(cell: OperatingCell, price: float) -> dict[str, Floats]:
+    return value_measures(cell.summary, price)
+
+
+def shared_labels(run_data: RunData, cell: OperatingCell) -> Booleans:
+    """Return whether each question of a cell can be known, a label that all models with the same questions share.
+
+    It can if these models, shown their own pictures, name the right category with a mean chance of ``KNOWN``.
+    """
+    alike = [
+        other.summary.recognition
+        for other in operating_cells(run_data)
+        if (other.scenario, other.samples) == (cell.scenario, cell.samples)
+        and other.scored
+        and other.model not in run_data.baselines
+        and not run_data.conditions[other.condition].hides_picture
+        and len(other.summary.odds) == len(cell.summary.odds)
     ]
-    return {"own": cell.own_labels} | ({"others": np.mean(others, axis=0) >= KNOWN} if others else {})
+    labels: Booleans = np.mean(alike or [cell.summary.recognition], axis=0) >= KNOWN
+    return labels
 
 
-def _row(
-    run_data: RunData, members: Sequence[tuple[OperatingCell, CellMeasures]], mean: bool = False
-) -> dict[str, Any]:
-    """Return the row of one cell, or of the mean over several; a measure is averaged over the cells that have it."""
+def _names(scenario: str | None, members: Sequence[Measured]) -> dict[str, Any]:
+    return dict(zip(NAMES, (members[0][0].model, scenario, members[0][0].condition), strict=True))
+
+
+def _facts(run_data: RunData, members: Sequence[Measured]) -> dict[str, Any]:
     cells = [cell for cell, _ in members]
     chances = [exact_uniform(run_data, cell.scenario) for cell in cells]
-    plain = {
-        "chance_acc": [100 * chance[0] for chance in chances if chance],
-        "chance_ps": [chance[1] for chance in chances if chance],
-        "oracle_ps": [float(cell.summary.oracle.mean()) for cell in cells],
-        "unreadable": [100 * cell.unreadable for cell in cells],
-    }
-    measures: dict[str, float] = {}
-    for name in MEASURES:
-        parts = [own for _, own in members if not np.isnan(own.values.get(name, np.nan))]
-        if parts:
-            ends = ("",) if name in RARE else ENDS
-            measures |= {f"{name}{end}": part for end, part in zip(ends, _mean_interval(name, parts), strict=False)}
     return {
-        **dict(zip(NAMES, (cells[0].model, None if mean else cells[0].scenario, cells[0].condition), strict=True)),
         "scenarios": len(cells), "samples": sum(len(cell.samples) for cell in cells),
-        "clusters": min(own.clusters for _, own in members),
+        "clusters": min(len(np.unique(cell_clusters(run_data, cell))) for cell in cells),
         "orders": cells[0].orders, "thoughts": max(cell.thoughts for cell in cells), "exact": all(cell.exact for cell in cells),
-        **{name: None if np.isnan(value) else value for name, value in measures.items()},
-        **{name: float(np.mean(values)) if values else None for name, values in plain.items()},
+        "chance_acc": 100 * float(np.mean([chance.right for chance in chances])),
+        "chance_ps": float(np.mean([chance.suggestions for chance in chances])),
+        "oracle_ps": float(np.mean([cell.summary.oracle.mean() for cell in cells])),
+        "unreadable": 100 * float(np.mean([cell.unreadable for cell in cells])),
     }  # fmt: skip
 
 
-def _mean_interval(name: str, parts: Sequence[CellMeasures]) -> Interval:
-    value = float(np.mean([part.values[name] for part in parts]))
-    return jackknife_interval(value, [part.left_out[name] for part in parts], *RANGES.get(name, (-inf, inf)))
+def _estimates(run_data: RunData, members: Sequence[Measured]) -> dict[str, float | None]:
+    """Return the mean of each measure over the cells that have it, with its interval; null without a value."""
+    figures: dict[str, float | None] = {}
+    for name in dict.fromkeys(name for _, values in members for name in values):
+        strata = [(values[name], cell_clusters(run_data, cell)) for cell, values in members if name in values]
+        estimate = mean_interval(strata, *RANGES.get(name, (-inf, inf)))
+        for end, value in zip(ENDS, estimate[: 1 if name in RARE else 3], strict=False):
+            figures[f"{name}{end}"] = None if np.isnan(value) else value
+    return figures
 
 
-def cell_clusters(run_data: RunData, cell: OperatingCell) -> list[str]:
-    """Return the cluster of each sample of a cell."""
-    return scenario_clusters(run_data, cell.scenario, [sample.id for sample in cell.samples])
-
-
-def scenario_clusters(run_data: RunData, scenario: str, numbers: Sequence[int]) -> list[str]:
-    """Return the cluster of each sample; its own id where no clusters of the scenario count."""
-    rows = sample_clusters(run_data).filter(scenario=scenario)
-    clusters = dict(rows.select("sample_id", "cluster").iter_rows())
-    return [str(clusters.get(number, number)) for number in numbers]
+@cached_per_run
+def exact_uniform(run_data: RunData, scenario: str) -> BlindPlay:
+    """Return exact accuracy (0 to 1) and suggestions of uniform play in a scenario."""
+    plays = [blind_play(sample) for sample in run_data.samples[scenario].values()]
+    return BlindPlay(*np.mean(plays, axis=0).tolist())
 
 
 @cached_per_run
 def operating_curves(run_data: RunData) -> pl.DataFrame:
-    """Return the curves of the plain family: model, scenario, condition, b, acc (percent), ps; scored cells only."""
+    """Return the curves of scored cells: model, scenario, condition, b, acc (percent), ps."""
     rows = [
         (cell.model, cell.scenario, cell.condition, *point)
         for cell in operating_cells(run_data)
         if cell.scored
-        for point in zip(BIASES.tolist(), *_mean_curve(cell), strict=True)
+        for point in zip(
+            BIASES, 100 * cell.summary.accuracy.mean(axis=0), cell.summary.suggestions.mean(axis=0), strict=True
+        )
     ]
     numbers = dict.fromkeys(("b", "acc", "ps"), pl.Float64)
     return pl.DataFrame(rows, schema={**dict.fromkeys(NAMES, pl.String), **numbers}, orient="row")
-
-
-def _mean_curve(cell: OperatingCell) -> tuple[list[float], list[float]]:
-    size = len(cell.samples)
-    accuracy, turns = cell.summary.plain.mean(np.full(size, 1 / size))
-    return (100 * accuracy).tolist(), turns.tolist()

@@ -1,7 +1,6 @@
 """A model's probabilities of replies at every question of a sample, and the same with its log-odds of asking shifted by ``b``.
 
-The family is pi_b(option) ~ pi(option) exp(b [option is a suggestion]). ``plain`` keeps the probabilities of abstentions and
-unreadable replies; ``persistent``, a model that never gives up, removes both first.
+The family is pi_b(option) ~ pi(option) exp(b [option is a suggestion]).
 """
 
 from typing import NamedTuple
@@ -55,22 +54,6 @@ def make_policy(graph: StateGraph, probabilities: list[Floats], greedy: list[int
     )
 
 
-def uniform_policy(graph: StateGraph) -> Policy:
-    """Return the policy that names each option with the same probability."""
-    sizes = [len(question.options) for question in graph.questions]
-    return make_policy(graph, [np.full(size, 1 / size) for size in sizes], [-2] * len(sizes))
-
-
-def persistent(policy: Policy) -> Policy:
-    """Return the policy without abstentions and unreadable replies; a question with nothing else is unchanged."""
-    changed = []
-    for question in policy:
-        chances = np.where(question.suggests | question.names, question.probabilities, 0.0)
-        total = chances.sum()
-        changed.append(question._replace(probabilities=chances / total if total > 0 else question.probabilities))
-    return tuple(changed)
-
-
 def shifted(question: QuestionPolicy, biases: Floats = BIASES) -> Floats:
     """Return the family's probabilities, (options, biases); columns sum to 1 minus that of unreadable replies."""
     chances = question.probabilities
@@ -97,3 +80,8 @@ def log_odds(question: QuestionPolicy) -> float:
     """Return the log-odds of asking; a chance of 0 counts as 1e-300, so that they are finite."""
     asking = float(question.probabilities[question.suggests].sum())
     return float(np.log(max(asking, 1e-300)) - np.log(max(1.0 - asking, 1e-300)))
+
+
+def recognition(question: QuestionPolicy) -> float:
+    """Return the chance of the right category given that a category is named."""
+    return float(only(question, question.names)[question.right].sum())

@@ -10,12 +10,12 @@ from actors.engine.baselines import Baseline
 
 
 class ReplyScore(NamedTuple):
-    """The probability that a model writes exactly this reply and stops."""
+    """The probability that a model writes exactly this reply and stops, or any of several replies."""
 
     log_probability: float
-    """Natural logarithm, at temperature 1, without top-p, top-k and penalties."""
+    """Natural logarithm, at temperature 1, without top-p, top-k and penalties; ``-inf`` if the probability is zero."""
     greedy: bool
-    """True if greedy decoding writes this reply."""
+    """True if greedy decoding writes it."""
 
 
 class ScoredReplies(NamedTuple):

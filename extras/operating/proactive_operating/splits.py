@@ -7,20 +7,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from envs.errors import RunFolderError
 from orchestrator.report.run_data import RunData, cached_per_run
-from proactive_operating.cells import OperatingCell, operating_cells
-from proactive_operating.jackknife import mean_interval
-from proactive_operating.points import cell_clusters
+from proactive_operating.cells import OperatingCell, cell_clusters, operating_cells
+from proactive_operating.intervals import Stratum, mean_interval
 from proactive_operating.split import PARTS, split
 
 MOST_PAIRS = 6
-"""Largest number of pairs that a report splits."""
+"""Largest number of pairs that a report splits, beside those with later pictures blackened."""
 COLUMNS = ("difference", *PARTS)
 SPLIT_SCHEMA = {
     **dict.fromkeys(("before", "after", "scenario"), pl.String),
-    **{f"{part}{end}": pl.Float64 for part in COLUMNS for end in ("", "_low", "_high")},
+    "picture": pl.Boolean,
     "scenarios": pl.Int64,
+    **{f"{part}{end}": pl.Float64 for part in COLUMNS for end in ("", "_low", "_high")},
 }
 Key = tuple[str, str]
 """Model and condition."""
@@ -30,61 +29,57 @@ Key = tuple[str, str]
 def operating_splits(run_data: RunData) -> pl.DataFrame:
     """Return the splits between two models of a condition and two conditions of a model (``SPLIT_SCHEMA``), in points.
 
-    ``scenario`` is null for the mean over ``scenarios``. Only the first ``MOST_PAIRS`` are computed; ``split_between``
-    computes any other.
+    ``picture`` is true for what asked-for pictures are worth: before, later pictures are blank, and nothing else changes.
+    ``scenario`` is null for the mean over ``scenarios``. Only the first ``MOST_PAIRS`` other pairs are computed.
     """
-    series = exact_series(run_data)
-    pairs = [(a, b) for a, b in combinations(series, 2) if a[0] == b[0] or a[1] == b[1]]
-    rows = [row for before, after in pairs[:MOST_PAIRS] for row in _rows(run_data, before, after)]
-    return pl.DataFrame(rows, schema=SPLIT_SCHEMA, orient="row")
-
-
-def split_between(run_data: RunData, before: str, after: str) -> pl.DataFrame:
-    """Return the splits between two models or conditions, named as in the table: ``MODEL`` or ``MODEL, CONDITION``.
-
-    Raises RunFolderError for a name without exact curves.
-    """
-    keys = {_series_name(*key): key for key in exact_series(run_data)}
-    if missing := [name for name in (before, after) if name not in keys]:
-        raise RunFolderError(f"{missing[0]} has no exact curves; those of this run: {', '.join(keys) or 'none'}")
-    return pl.DataFrame(list(_rows(run_data, keys[before], keys[after])), schema=SPLIT_SCHEMA, orient="row")
-
-
-def exact_series(run_data: RunData) -> dict[Key, dict[str, OperatingCell]]:
-    """Return (model, condition) -> scenario -> cell, for the models that have curves."""
     series: dict[Key, dict[str, OperatingCell]] = {}
     for cell in operating_cells(run_data):
         if cell.scored and cell.model not in run_data.baselines:
             series.setdefault((cell.model, cell.condition), {})[cell.scenario] = cell
-    return series
+    pictures = [(a, b) for a in series for b in series if a[0] == b[0] and _blanks_later(run_data, a[1], b[1])]
+    pairs = [(a, b) for a, b in combinations(series, 2) if a[0] == b[0] or a[1] == b[1]]
+    others = [(a, b) for a, b in pairs if not {(a, b), (b, a)} & set(pictures)]
+    rows = [
+        {"before": _name(*before), "after": _name(*after), "picture": (before, after) in pictures, **row}
+        for before, after in (*pictures, *others[:MOST_PAIRS])
+        for row in _rows(run_data, series[before], series[after])
+    ]
+    return pl.DataFrame(rows, schema=SPLIT_SCHEMA)
 
 
-def _rows(run_data: RunData, before: Key, after: Key) -> Iterator[tuple[Any, ...]]:
+def _blanks_later(run_data: RunData, before: str, after: str) -> bool:
+    """Return True if a condition is another one with later pictures blank."""
+    identity = run_data.conditions[after].identity
+    return run_data.conditions[before].identity == {**identity, "picture_later": "blank"} != identity
+
+
+def _rows(
+    run_data: RunData, before: dict[str, OperatingCell], after: dict[str, OperatingCell]
+) -> Iterator[dict[str, Any]]:
     """Yield a row per scenario with the same questions about the same samples, then their mean."""
-    series, names = exact_series(run_data), (_series_name(*before), _series_name(*after))
-    strata = {}
-    for scenario, first in series[before].items():
-        second = series[after].get(scenario)
-        if second and first.samples == second.samples and _kinds(first) == _kinds(second):
+    strata: dict[str, list[Stratum]] = {}
+    for scenario, first in before.items():
+        second = after.get(scenario)
+        if second and first.samples == second.samples and _sizes(first) == _sizes(second):
+            clusters = cell_clusters(run_data, first)
             values = 100 * split(first.graphs, first.policies, second.policies)
-            strata[scenario] = values, cell_clusters(run_data, first)
-    for scenario, stratum in strata.items():
-        yield (*names, scenario, *_intervals([stratum]), 1)
+            strata[scenario] = [(part, clusters) for part in values]
+    yield from ({"scenario": name, "scenarios": 1, **_intervals([parts])} for name, parts in strata.items())
     if strata:
-        yield (*names, None, *_intervals(list(strata.values())), len(strata))
+        yield {"scenario": None, "scenarios": len(strata), **_intervals(list(strata.values()))}
 
 
-def _intervals(strata: list[tuple[Any, list[str]]]) -> list[float | None]:
-    figures: list[float | None] = []
-    for number in range(len(COLUMNS)):
-        interval = mean_interval([(values[number], clusters) for values, clusters in strata], -100.0, 100.0)
-        figures += [None if np.isnan(value) else value for value in interval]
+def _intervals(strata: list[list[Stratum]]) -> dict[str, float | None]:
+    figures: dict[str, float | None] = {}
+    for part, values in zip(COLUMNS, zip(*strata, strict=True), strict=True):
+        for end, value in zip(("", "_low", "_high"), mean_interval(values, -100.0, 100.0), strict=True):
+            figures[f"{part}{end}"] = None if np.isnan(value) else value
     return figures
 
 
-def _kinds(cell: OperatingCell) -> list[list[int]]:
+def _sizes(cell: OperatingCell) -> list[list[int]]:
     return [[len(question.probabilities) for question in policy] for policy in cell.policies]
 
 
-def _series_name(model: str, condition: str) -> str:
+def _name(model: str, condition: str) -> str:
     return model if condition == "every-state" else f"{model}, {condition}"

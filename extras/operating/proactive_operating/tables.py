@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from math import exp
 
 import numpy as np
 import polars as pl
@@ -14,46 +15,44 @@ from orchestrator.report.tables.parts import Row, average_heading, model_conditi
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
 from proactive_operating.decisions import knowledge_table, regret_table
-from proactive_operating.figure import operating_figure
+from proactive_operating.figure import operating_figure, value_figure
 from proactive_operating.played import exact_and_played
-from proactive_operating.points import operating_curves, operating_points
+from proactive_operating.points import operating_curves, operating_points, operating_values
 from proactive_operating.splits import COLUMNS, operating_splits
 
 SURPRISING_Z = 3.0
 """Distance of played acc or ps from the exact one, in standard deviations, that the report warns of."""
-NORMAL_95 = 1.96
 MOST_UNREADABLE = 20
 """Percent of the probability above which no verdict on willingness is given."""
 FEW_CLUSTERS = 30
 """With fewer samples (or clusters) in a scenario, its 95% intervals cover the true value in less than 95% of cases."""
-POINTS = {
-    "acc": "own point", "greedy_acc": "greedy", "auc_own": "AUC, own map", "auc_others": "AUC, others' map",
-    "neutral_own": "neutral b", "position_sd": "order sd", "position_effect": "published order",
-}  # fmt: skip
+POINTS = {"acc": "own point", "greedy_acc": "greedy", "auc": "AUC", "neutral": "neutral b", "position_sd": "order sd"}
 CHAIN = {
-    "acc": "own point", "unbiased": "any bias ≤", "persistent": "never giving up ≤", "well_timed": "timed ≤",
-    "right_suggestion": "right suggestion ≤", "recognition": "recognition ≤", "worth": "a question pays up to",
+    "acc": "own point", "unbiased": "any bias ≤", "well_timed": "timed ≤", "right_suggestion": "right suggestion ≤",
+    "recognition": "recognition ≤",
 }  # fmt: skip
 WITH_PS = {"acc": "ps", "greedy_acc": "greedy_ps"}
-SIGNED = ("neutral_own", "position_effect")
+VERDICTS = ("auc", "neutral")
+"""Measures of the will to ask."""
+SHOWN_PRICES = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
 def operating_tables(run_data: RunData) -> list[Table]:
     """Return the tables of decision maps and operating curves; those without rows are empty."""
-    curves, points = operating_curves(run_data), operating_points(run_data)
-    draw = partial(operating_figure, curves, points)
+    curves, points, values = operating_curves(run_data), operating_points(run_data), operating_values(run_data)
+    draw, draw_values = partial(operating_figure, curves, points), partial(value_figure, values)
     return [
         replace(operating_table(run_data), figure=draw if curves.height else None),
-        bounds_table(run_data), splits_table(run_data), exact_table(run_data),
-        knowledge_table(run_data), regret_table(run_data),
+        bounds_table(run_data), replace(values_table(run_data), figure=draw_values if values.height else None),
+        *splits_tables(run_data), exact_table(run_data), knowledge_table(run_data), regret_table(run_data),
     ]  # fmt: skip
 
 
 def operating_table(run_data: RunData) -> Table:
-    """Return a line per model and condition with the means over scenarios of exact points, detection and position bias."""
+    """Return a line per model and condition with the means over scenarios of exact points, detection and order effects."""
     title = (
         "unwilling or unable: exact acc % / ps of the model's own probabilities (temperature 1) and of greedy decoding; how well "
-        "its odds of asking detect what cannot be known; points of acc by which orders of the options differ"
+        "its odds of asking detect what the models together cannot know; points of acc by which orders of the options differ"
     )
     return _means_table(run_data, "operating", title, POINTS, _notes(run_data))
 
@@ -79,16 +78,16 @@ def _means_table(
 
 def _mean_cell(row: Row, measure: str) -> TableCell:
     value = row[measure]
-    if value is None:
+    if value is None or (measure in VERDICTS and row["unreadable"] > MOST_UNREADABLE):
         return MISSING
     text = f"{value:.1f} / {row[WITH_PS[measure]]:.2f}" if measure in WITH_PS else _number(measure, value)
     return TableCell(text, value, _limits(row, measure))
 
 
 def _number(measure: str, value: float) -> str:
-    if measure in SIGNED:
-        return format_signed(value, 2 if measure.startswith("neutral") else 1)
-    return f"{value:.3f}" if measure.startswith("auc") else f"{value:.1f}"
+    if measure == "neutral":
+        return format_signed(value, 2)
+    return f"{value:.3f}" if measure == "auc" else f"{value:.1f}"
 
 
 def _limits(row: Row, measure: str) -> str:
@@ -97,41 +96,49 @@ def _limits(row: Row, measure: str) -> str:
     return " to ".join(_number(measure, limit) for limit in limits if limit is not None)
 
 
+def values_table(run_data: RunData) -> Table:
+    """Return accuracy less a price per question, and the price at which asking stops paying, by model and condition."""
+    rows = operating_values(run_data)
+    means, points = rows.filter(pl.col("scenario").is_null()), operating_points(run_data)
+    lines = []
+    for model, condition, part in model_conditions(run_data, means):
+        by_price = {row["price"]: row for row in part.iter_rows(named=True)}
+        cells = [_value_cell(by_price[price]) for price in SHOWN_PRICES]
+        point = points.filter(pl.col("scenario").is_null(), model=model, condition=condition).row(0, named=True)
+        lines.append(line(f"{model}, {condition}", [*cells, _mean_cell(point, "stops_paying")]))
+    title = (
+        "acc % less a price per question, in points: at the own point / with the will to ask that is best at this price"
+    )
+    heads = columns("model", [*(f"{price:g}" for price in SHOWN_PRICES), "asking stops paying at"])
+    return Table("operating-values", title, heads, tuple(lines), rows)
+
+
+def _value_cell(row: Row) -> TableCell:
+    return TableCell(f"{row['own']:.1f} / {row['best']:.1f}", row["own"], _limits(row, "own"))
+
+
 def _notes(run_data: RunData) -> tuple[str, ...]:
-    """Return three sentences per model, and the warnings about sampled, small and differing cells."""
+    """Return the sentences on each model, and the warnings about sampled, small and differing cells."""
     rows = operating_points(run_data)
-    means = rows.filter(pl.col("scenario").is_null(), ~pl.col("model").is_in(list(run_data.baselines)))
-    scored = means.filter(_scored())
+    is_scored = pl.col("exact") | (pl.col("thoughts") > 0)
+    scored = rows.filter(pl.col("scenario").is_null(), ~pl.col("model").is_in(list(run_data.baselines)), is_scored)
     notes = [sentence for row in scored.iter_rows(named=True) for sentence in sentences(row)]
-    return (*notes, *_sampling_notes(rows, scored), *_small_notes(rows), *_difference_notes(run_data))
-
-
-def _scored() -> pl.Expr:
-    """Return an expression for rows whose probabilities an engine computed."""
-    return pl.col("exact") | (pl.col("thoughts") > 0)
-
-
-def _sampling_notes(rows: pl.DataFrame, scored: pl.DataFrame) -> Iterator[str]:
-    """Yield notes on the models whose replies or thoughts were sampled."""
-    if sampled := rows.filter(~_scored())["model"].unique().sort().to_list():
-        yield (
+    if sampled := rows.filter(~is_scored)["model"].unique().sort().to_list():
+        notes.append(
             f"{', '.join(sampled)}: the engine gives no probabilities, so shares of sampled replies estimate the own point alone"
         )
-    for row in scored.filter(~pl.col("exact")).iter_rows(named=True):
-        yield (
-            f"{row['model']} ({row['condition']}) is not exact: its probabilities are means over "
-            f"{pluralize(row['thoughts'], 'sampled thought')} per question, which also blur when it asks"
-        )
-
-
-def _small_notes(rows: pl.DataFrame) -> Iterator[str]:
-    """Yield a note on the scenarios whose intervals are too narrow."""
+    notes += [
+        f"{row['model']} ({row['condition']}) is not exact: its probabilities are means over "
+        f"{pluralize(row['thoughts'], 'sampled thought')} per question, which also blur when it asks"
+        for row in scored.filter(~pl.col("exact")).iter_rows(named=True)
+    ]
     few = rows.filter(pl.col("scenario").is_not_null(), pl.col("clusters") < FEW_CLUSTERS)["scenario"].unique()
     if len(few):
-        yield (
+        notes.append(
             f"fewer than {FEW_CLUSTERS} samples, or clusters of them, in {', '.join(in_paper_order(few))}: intervals there hold "
             "the true value less often than in 95% of cases (docs/operating-curves.md)"
         )
+    return (*notes, *_difference_notes(run_data))
 
 
 def _difference_notes(run_data: RunData) -> Iterator[str]:
@@ -152,52 +159,50 @@ def _differs(row: Row) -> bool:
 
 
 def sentences(row: Row) -> list[str]:
-    """Return three sentences on a model: its point, its will to ask, its knowledge of when to ask."""
+    """Return up to three sentences on a model: its point, its will to ask, its knowledge of when to ask."""
     name = f"{row['model']} ({row['condition']})"
     point = (
-        f"{name} ends right in {row['acc']:.1f}% of episodes [{_bounds(row, 'acc')}] with {row['ps']:.2f} suggestions by its own "
-        f"probabilities (chance: {row['chance_acc']:.1f}% with {row['chance_ps']:.2f}); {row['answered']:.0f}% end with a "
-        f"category, {row['abstained']:.0f}% with an abstention, {row['limited']:.0f}% at the turn limit."
+        f"{name} ends right in {row['acc']:.1f}% of episodes [{_limits(row, 'acc') or 'no interval'}] with {row['ps']:.2f} "
+        f"suggestions by its own probabilities (chance: {row['chance_acc']:.1f}% with {row['chance_ps']:.2f}); "
+        f"{row['answered']:.0f}% end with a category, {row['abstained']:.0f}% with an abstention, {row['limited']:.0f}% at the "
+        "turn limit."
     )
     if row["unreadable"] > MOST_UNREADABLE:
         share = f"{row['unreadable']:.0f}% of the probability"
-        first = f"{name}: replies that name no option have {share}, so nothing is said of its will to ask."
-        return [first, point]
-    if row["neutral_own"] is None:
+        return [f"{name}: replies that name no option have {share}, so nothing is said of its will to ask.", point]
+    if row["neutral"] is None:
         return [point]
-    direction = "too rarely" if row["neutral_own"] > 0 else "too readily"
     will = (
-        f"{name} asks {direction}: its odds of asking times {_factor(row['neutral_own'])} would be even between what it can and "
-        f"cannot know; any bias at all would gain at most {row['unbiased'] - row['acc']:.1f} points."
+        f"{name} asks {'too rarely' if row['neutral'] > 0 else 'too readily'}: its odds of asking times "
+        f"{exp(row['neutral']):.2g} would be even between what can and cannot be known; any bias at all would gain at most "
+        f"{row['unbiased'] - row['acc']:.1f} points."
     )
     knowledge = (
-        f"{name}: asking stops paying at a price of {row['worth']:.1f} points a question; perfect timing of its questions would "
-        f"bring acc to {row['well_timed']:.1f}% at most, the right suggestions to {row['right_suggestion']:.1f}%; the rest is "
-        f"what it does not recognize."
+        f"{name}: asking stops paying at a price of {row['stops_paying']:.1f} points a question "
+        f"[{_limits(row, 'stops_paying') or 'no interval'}]; perfect timing of its questions would bring acc to "
+        f"{row['well_timed']:.1f}% at most, the right suggestions to {row['right_suggestion']:.1f}%; the rest is what it does "
+        "not recognize."
     )
     return [point, will, knowledge]
 
 
-def _bounds(row: Row, measure: str) -> str:
-    """Return the interval for a sentence, ``no interval`` without one."""
-    return _limits(row, measure) or "no interval"
-
-
-def _factor(bias: float) -> str:
-    factor = float(2.718281828459045**bias)
-    return f"{factor:.2g}" if factor < 1000 else f"{factor:.0e}"
-
-
-def splits_table(run_data: RunData) -> Table:
-    """Return a line per pair of models or conditions: the difference of the means over scenarios, and its parts."""
+def splits_tables(run_data: RunData) -> list[Table]:
+    """Return the splits of pairs of models or conditions, and those that say what asked-for pictures are worth."""
     rows = operating_splits(run_data)
-    lines = [
-        line(f"{row['before']} → {row['after']}", [_split_cell(row, part) for part in COLUMNS])
-        for row in rows.filter(pl.col("scenario").is_null()).iter_rows(named=True)
-    ]
-    title = "points of acc by which two models differ, split by swapping one part of the policy at a time"
+    titles = {
+        "operating-splits": "points of acc by which two models differ, split by swapping one part of the policy at a time",
+        "operating-pictures": "points of acc that asked-for pictures are worth: later pictures blank, then as they are",
+    }
     notes = ("willingness: mean odds of asking; timing: where and what it asks; shares are Shapley values and add up",)
-    return Table("operating-splits", title, columns("models", COLUMNS), tuple(lines), rows, notes=notes)
+    tables = []
+    for is_picture, (name, title) in enumerate(titles.items()):
+        part = rows.filter(picture=bool(is_picture))
+        lines = [
+            line(f"{row['before']} → {row['after']}", [_split_cell(row, column) for column in COLUMNS])
+            for row in part.filter(pl.col("scenario").is_null()).iter_rows(named=True)
+        ]
+        tables.append(Table(name, title, columns("models", COLUMNS), tuple(lines), part, notes=notes))
+    return tables
 
 
 def _split_cell(row: Row, part: str) -> TableCell:
@@ -217,19 +222,11 @@ def exact_table(run_data: RunData) -> Table:
     title = (
         "exact / played acc %; exact / played ps, for the published order of options and the decoding that was played"
     )
-    return Table("operating-played", title, columns("model", scenarios), tuple(lines), rows, notes=_spread_notes(rows))
-
-
-def _spread_notes(rows: pl.DataFrame) -> tuple[str, ...]:
-    """Return a note on the distances of sampled values from exact ones; none if nothing was sampled."""
-    z = rows["z"].drop_nulls()
-    if z.is_empty():
-        return ()
-    inside = 100 * float(np.mean(np.abs(z.to_numpy()) < NORMAL_95))
-    rms = float(np.sqrt(np.mean(z.to_numpy() ** 2)))
-    return (
-        f"z of acc in {pluralize(len(z), 'cell')}: root mean square {rms:.2f} (1 is expected), {inside:.0f}% within 1.96",
-    )
+    z, notes = rows["z"].drop_nulls().to_numpy(), list[str]()
+    if len(z):
+        rms = float(np.sqrt(np.mean(z**2)))
+        notes.append(f"z of acc in {pluralize(len(z), 'cell')}: root mean square {rms:.2f} (1 is expected)")
+    return Table("operating-played", title, columns("model", scenarios), tuple(lines), rows, notes=tuple(notes))
 
 
 def _exact_cell(row: Row) -> TableCell:

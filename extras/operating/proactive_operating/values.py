@@ -29,6 +29,8 @@ class Values(NamedTuple):
     """Chance to end with an abstention."""
     limited: Floats
     """Chance to end at the turn limit; all other endings are unreadable replies."""
+    squares: Floats
+    """Mean square of the number of suggestions."""
 
 
 def sample_values(graph: StateGraph, policy: Policy, biases: Floats = BIASES) -> Values:
@@ -47,40 +49,13 @@ def family_values(graph: StateGraph, policy: Policy, family: Sequence[Floats]) -
         question, chances = policy[index], family[index]
         ended, onward = targets < 0, np.flatnonzero(targets >= 0)
         abstains = ~(question.names | question.suggests)
-        contributes = np.array([targets == CORRECT, ~ended, ended & question.names, ended & abstains, targets == LIMIT])
-        values[state] = contributes.astype(np.float64) @ chances
+        endings = [targets == CORRECT, ~ended, ended & question.names, ended & abstains, targets == LIMIT, ~ended]
+        values[state] = np.array(endings).astype(np.float64) @ chances
         for option in onward:
-            values[state] += chances[option] * values[targets[option]]
+            after = values[targets[option]]
+            values[state] += chances[option] * after
+            values[state, -1] += 2 * chances[option] * after[1]
     return Values(*values[0])
-
-
-class SuggestionCounts(NamedTuple):
-    """Chances by number of suggestions, from 0 to the largest possible number."""
-
-    right: Floats
-    """Chance to end right after exactly this number of suggestions."""
-    ended: Floats
-    """Chance to end, right or not, after exactly this number."""
-
-
-def count_suggestions(graph: StateGraph, policy: Policy) -> SuggestionCounts:
-    """Return the chances that a policy ends, and that it ends right, after each number of suggestions."""
-    mass, right, ended = {0: 1.0}, list[float](), list[float]()
-    while mass:
-        after: dict[int, float] = {}
-        right.append(0.0)
-        ended.append(0.0)
-        for state, weight in mass.items():
-            chances = policy[graph.question_indices[state]].probabilities
-            ended[-1] += weight * max(0.0, 1.0 - float(chances.sum()))
-            for chance, target in zip(chances.tolist(), graph.targets[state], strict=True):
-                if target >= 0:
-                    after[target] = after.get(target, 0.0) + weight * chance
-                else:
-                    ended[-1] += weight * chance
-                    right[-1] += weight * chance * (target == CORRECT)
-        mass = after
-    return SuggestionCounts(np.array(right), np.array(ended))
 
 
 def greedy_values(graph: StateGraph, policy: Policy) -> tuple[float, int] | None:

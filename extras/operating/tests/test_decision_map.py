@@ -17,9 +17,10 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.paper_tables import result_tables
-from orchestrator.storage.episode_store import episodes, turns
-from proactive_operating.decision_map import DecisionInputs, add_decisions, compute_decisions, decisions
+from orchestrator.storage.episode_store import episodes
+from proactive_operating.decision_map import decisions
 from proactive_operating.frames import decision_states
+from proactive_operating.results import add_columns
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 KNOWS_FROM = 2
@@ -129,13 +130,7 @@ def test_decision_map_changes_no_other_figure(policy_run, demo_data, tmp_path):
 def test_results_hold_decisions_and_measures(policy_run, demo_data, tmp_path):
     wanted = sweep(demo_data, POLICIES, CONDITIONS)
     plan, episode_rows = build_plan(wanted), episodes(policy_run)
-    stored = DecisionInputs(
-        episode_rows,
-        turns(policy_run),
-        {condition.name: condition for condition in wanted.conditions},
-        plan.samples_by_id,
-    )
-    rows = add_decisions(score(episode_rows, planned_rows(plan)), stored)
+    rows = add_columns(score(episode_rows, planned_rows(plan)), policy_run, wanted, episode_rows, plan.samples_by_id)
     write_results(tmp_path, rows)
     cells = {row["cell"]: row for row in json.loads((tmp_path / "results.json").read_text())}
 
@@ -154,6 +149,4 @@ def test_incomplete_maps_and_missing_samples_decide_nothing(policy_run, tmp_path
     maps = run_data.asked.filter(~(pl.col("model") == "guess") | (pl.col("sample_id") % 2 == 0))
     some = decisions(replace(run_data, asked=maps))
     assert (some.episodes.filter(model="guess")["sample_id"] % 2 == 0).all()
-    assert compute_decisions(
-        DecisionInputs(run_data.episodes.lazy(), run_data.turns, run_data.conditions, {})
-    ).episodes.is_empty()
+    assert decisions(replace(run_data, samples={})).episodes.is_empty()

@@ -13,7 +13,6 @@ import pytest
 
 from actors.engine.backend import Backend, Reply, Request
 from envs import SCENARIOS
-from envs.errors import RunFolderError
 from envs.scenario import suggestions
 from orchestrator.report.figures.draw import draw_figures
 from orchestrator.report.html import write_page
@@ -22,19 +21,20 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.paper_tables import result_tables
 from proactive_operating.played import exact_and_played
-from proactive_operating.points import operating_points
+from proactive_operating.points import operating_points, operating_values
 from proactive_operating.reply_scores import ReplyScore, ScoredReplies
 from proactive_operating.results import add_columns
-from proactive_operating.splits import operating_splits, split_between
-from proactive_operating.tables import exact_table
+from proactive_operating.splits import operating_splits
+from proactive_operating.tables import exact_table, sentences
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 MODEL = {"source": "x", "backend": "transformers", "gpus": 0}
 KEENNESS = {"shy": -4.0, "eager": 0.0}
+BLANK = {"name": "later-blank", "every_state": True, "orders": 0, "picture_later": "blank"}
 
 
 class PlantedModel(Backend):
-    """It knows the clear picture and when it sees it; ``keenness`` adds to its log-odds of asking."""
+    """It knows the clear picture and when it is shown; ``keenness`` adds to its log-odds of asking."""
 
     scores_replies = True
 
@@ -43,7 +43,7 @@ class PlantedModel(Backend):
 
     def chances(self, request: Request) -> dict[str, float]:
         now = request.situation
-        sees = SCENARIOS[now.sample.scenario].telling(now.sample, now.state)
+        sees = SCENARIOS[now.sample.scenario].telling(now.sample, now.state) and not now.view.image.grey
         asks = suggestions(now.view.options)
         odds = exp(self.keenness + (-2.0 if sees else 2.0)) if asks else 0.0
         names = {c: 0.9 if sees and c == now.sample.answer else 0.1 for c in now.view.categories}
@@ -67,8 +67,8 @@ class PlantedModel(Backend):
 
 def play(folder: Path, data: Path, models: Sequence[str], **more: object) -> RunData:
     wanted = sweep(
-        data, [*models, "uniform", "oracle"], ["zero-shot", "every-state"], scenarios=["QD", "MVP-N"],
-        model=[{**MODEL, "name": name} for name in KEENNESS], **more,
+        data, [*models, "uniform", "oracle"], ["zero-shot", "every-state", BLANK["name"]], scenarios=["QD", "MVP-N"],
+        model=[{**MODEL, "name": name} for name in KEENNESS], condition=[BLANK], **more,
     )  # fmt: skip
     return read_run(play_sweep(folder, wanted, backends={n: PlantedModel(k) for n, k in KEENNESS.items()}))
 
@@ -93,61 +93,88 @@ def test_greedy_decoding_plays_the_exact_greedy_values(greedy_run: RunData) -> N
     assert {
         cell.text.split(" / ")[0] for row in table.rows if row[0].text.startswith("oracle") for cell in row[1:]
     } == {"100.0"}
-    points = operating_points(greedy_run).filter(pl.col("scenario").is_not_null(), model="shy")
+    points = operating_points(greedy_run).filter(pl.col("scenario").is_not_null(), model="shy", condition="every-state")
     oracle = dict(rows.filter(model="oracle").select("scenario", "played_ps").rows())
     assert dict(points.select("scenario", "oracle_ps").rows()) == oracle, "the oracle of the figure is the played one"
 
 
 def test_sampled_play_is_within_the_exact_spread(demo_data: Path, tmp_path: Path) -> None:
-    """Ten draws of every sample in 42 cells differ from the exact values as decoding at temperature 1 does."""
-    keenness = {f"model-{number}": number - 4.0 for number in range(6)}
+    """Four draws of every sample in 21 cells differ from the exact values as decoding at temperature 1 does."""
+    keenness = {f"model-{number}": 2 * number - 3.0 for number in range(3)}
     wanted = sweep(
-        demo_data, list(keenness), ["zero-shot", "one-order"], sampling={"temperature": 1.0}, replicates={"seeds": 10},
+        demo_data, list(keenness), ["zero-shot", "one-order"], sampling={"temperature": 1.0}, replicates={"seeds": 4},
         model=[{**MODEL, "name": name} for name in keenness],
         condition=[{"name": "one-order", "every_state": True, "orders": 0}],
     )  # fmt: skip
     run = read_run(play_sweep(tmp_path / "run", wanted, backends={n: PlantedModel(k) for n, k in keenness.items()}))
     rows = exact_and_played(run)
-    assert rows.height == 42 and (rows["point"] == "own").all() and (rows["draws"] == 10).all()
+    assert rows.height == 21 and (rows["point"] == "own").all() and (rows["draws"] == 4).all()
     for name in ("z", "z_ps"):
         z = rows[name].drop_nulls().to_numpy()
         print(f"{name} in {len(z)} cells: root mean square {(z**2).mean() ** 0.5:.3f}")
-        assert len(z) >= 40
-        assert 0.8 <= (z**2).mean() ** 0.5 <= 1.2, name
+        assert len(z) >= 20
+        assert 0.6 <= (z**2).mean() ** 0.5 <= 1.4, name
     table = next(table for table in report_tables(run) if table.name == "operating-played")
-    assert "z of acc in 42 cells: root mean square" in table.notes[0]
+    assert "z of acc in 21 cells: root mean square" in table.notes[0]
 
 
 def test_a_shy_model_is_unwilling_and_not_unable(greedy_run: RunData) -> None:
-    points = {row["model"]: row for row in operating_points(greedy_run).filter(scenario="QD").iter_rows(named=True)}
+    points = {
+        row["model"]: row
+        for row in operating_points(greedy_run).filter(scenario="QD", condition="every-state").iter_rows(named=True)
+    }
     shy, eager = points["shy"], points["eager"]
     assert shy["orders"] == 5 and shy["exact"] and not points["uniform"]["exact"]
     assert shy["acc"] < eager["acc"] - 15
-    assert [shy["auc_others"], eager["auc_others"]] == pytest.approx([1.0, 1.0])
-    assert shy["neutral_others"] == pytest.approx(4.0) and eager["neutral_others"] == pytest.approx(0.0, abs=1e-9)
+    assert [shy["auc"], eager["auc"]] == pytest.approx([1.0, 1.0])
+    assert shy["neutral"] == pytest.approx(4.0) and eager["neutral"] == pytest.approx(0.0, abs=1e-9)
     assert shy["position_sd"] == pytest.approx(0.0, abs=1e-9)
-    assert shy["acc"] <= shy["unbiased"] <= shy["persistent"] <= shy["well_timed"] + 1e-9
+    assert shy["acc"] <= shy["unbiased"] <= shy["well_timed"] + 1e-9
     assert shy["unbiased"] == pytest.approx(eager["unbiased"])
 
 
 def test_all_of_the_difference_is_willingness(greedy_run: RunData) -> None:
-    row = operating_splits(greedy_run).filter(pl.col("scenario").is_null()).row(0, named=True)
+    row = operating_splits(greedy_run).filter(pl.col("scenario").is_null(), picture=False).row(0, named=True)
     assert (row["before"], row["after"], row["scenarios"]) == ("shy", "eager", 2)
     assert row["willingness"] == pytest.approx(row["difference"]) and row["difference"] > 10
     for part in ("timing", "recognition", "abstention"):
         assert [row[f"{part}{end}"] for end in ("", "_low", "_high")] == pytest.approx([0, 0, 0], abs=1e-9)
-    back = split_between(greedy_run, "eager", "shy").filter(pl.col("scenario").is_null()).row(0, named=True)
-    assert back["willingness"] == pytest.approx(-row["difference"])
-    with pytest.raises(RunFolderError, match="nobody has no exact curves; those of this run: shy, eager"):
-        split_between(greedy_run, "shy", "nobody")
+
+
+def test_what_an_asked_for_picture_is_worth_is_what_is_recognized_in_it(greedy_run: RunData) -> None:
+    rows = operating_splits(greedy_run).filter(pl.col("scenario").is_null(), picture=True)
+    assert rows.select("before", "after").rows() == [(f"{name}, later-blank", name) for name in KEENNESS]
+    points = operating_points(greedy_run).filter(pl.col("scenario").is_null())
+    for row in rows.iter_rows(named=True):
+        own, blank = (
+            points.filter(model=row["after"], condition=name)["acc"][0] for name in ("every-state", "later-blank")
+        )
+        assert row["difference"] == pytest.approx(own - blank) and row["difference"] > 0.5
+        assert row["recognition"] > 0 and row["recognition"] > abs(row["abstention"])
+    assert rows["difference"][0] < rows["difference"][1], "who hardly asks sees few later pictures"
+
+
+def test_a_mostly_unreadable_model_is_called_so_first_and_nothing_is_said_of_its_will(greedy_run: RunData) -> None:
+    row = operating_points(greedy_run).filter(pl.col("scenario").is_null(), model="shy").row(0, named=True)
+    first, *others = sentences({**row, "unreadable": 25.0})
+    assert "25% of the probability" in first and not any("asks too" in sentence for sentence in others)
+
+
+def test_the_value_at_a_price_falls_to_that_of_never_asking(greedy_run: RunData) -> None:
+    values = operating_values(greedy_run).filter(pl.col("scenario").is_null(), model="eager", condition="every-state")
+    point = operating_points(greedy_run).filter(pl.col("scenario").is_null(), model="eager", condition="every-state")
+    assert values["own"][0] == pytest.approx(point["acc"][0])
+    assert (values["best"] >= values["own"] - 1e-9).all() and values["best"].is_sorted(descending=True)
+    assert values["own"][10] == pytest.approx(point["acc"][0] - 10 * point["ps"][0])
+    assert 0 < point["stops_paying_low"][0] <= point["stops_paying"][0]
 
 
 def test_means_have_intervals_and_endings_add_up(greedy_run: RunData) -> None:
     points = operating_points(greedy_run)
-    cells = points.filter(pl.col("scenario").is_not_null(), model="shy")
-    mean = points.filter(pl.col("scenario").is_null(), model="shy").row(0, named=True)
+    cells = points.filter(pl.col("scenario").is_not_null(), model="shy", condition="every-state")
+    mean = points.filter(pl.col("scenario").is_null(), model="shy", condition="every-state").row(0, named=True)
     assert (mean["scenarios"], cells.height, mean["samples"]) == (2, 2, cells["samples"].sum())
-    for name in ("acc", "ps", "unbiased", "auc_own", "position_effect"):
+    for name in ("acc", "ps", "unbiased", "auc", "position_sd"):
         assert mean[name] == pytest.approx(cells[name].mean()), name
         assert mean[f"{name}_low"] <= mean[name] + 1e-9 and mean[name] <= mean[f"{name}_high"] + 1e-9
     assert mean["acc_high"] - mean["acc_low"] < (cells["acc_high"] - cells["acc_low"]).max()  # type: ignore[operator]
@@ -157,14 +184,14 @@ def test_means_have_intervals_and_endings_add_up(greedy_run: RunData) -> None:
 
 def test_the_report_says_so_and_counts_no_question_as_an_episode(greedy_run: RunData) -> None:
     tables = {table.name: table for table in report_tables(greedy_run)}
-    assert {"operating", "operating-splits", "operating-played"} <= tables.keys()
+    assert {f"operating{end}" for end in ("", "-values", "-splits", "-pictures", "-played")} <= tables.keys()
     notes = " ".join(tables["operating"].notes)
     assert "shy (every-state) asks too rarely" in notes
     assert "uniform: the engine gives no probabilities" in notes
     assert "differs from the exact" not in notes
     assert set(greedy_run.episodes["condition"]) == {"zero-shot"}
     assert [table.name for table in result_tables(greedy_run.rows)] == ["zero-shot"]
-    assert "operating" in draw_figures(greedy_run)
+    assert {"operating", "operating-values"} <= draw_figures(greedy_run).keys()
 
 
 def test_results_hold_the_exact_values_in_the_row_of_the_published_order(greedy_run: RunData) -> None:
@@ -172,10 +199,10 @@ def test_results_hold_the_exact_values_in_the_row_of_the_published_order(greedy_
     run = greedy_run
     rows = add_columns(cells, run.folder, run.sweep, run.asked.lazy(), run.samples)
     assert rows.select("cell").equals(cells.select("cell"))
-    assert set(rows.drop_nulls("exact_acc")["condition"]) == {"every-state"}
-    points = operating_points(run).filter(model="shy", scenario="QD").row(0, named=True)
+    assert set(rows.drop_nulls("exact_acc")["condition"]) == {"every-state", "later-blank"}
+    points = operating_points(run).filter(model="shy", scenario="QD", condition="every-state").row(0, named=True)
     own = rows.filter(model="shy", scenario="QD", condition="every-state").row(0, named=True)
-    assert (own["exact_acc"], own["asking_auc"]) == pytest.approx((points["acc"], points["auc_own"]))
+    assert (own["exact_acc"], own["asking_auc"]) == pytest.approx((points["acc"], points["auc"]))
     assert rows.filter(model="uniform", condition="every-state")["asking_auc"].null_count() == 2
 
 
@@ -195,7 +222,7 @@ def test_a_curve_after_thoughts_is_reported_as_not_exact(demo_data: Path, tmp_pa
     run = read_run(play_sweep(tmp_path / "run", wanted, backends={n: ThinkingModel(k) for n, k in KEENNESS.items()}))
     points = operating_points(run)
     assert set(points["thoughts"]) == {2} and not points["exact"].any()
-    assert points["auc_own"].null_count() == points["neutral_own"].null_count() == 0
+    assert points["auc"].null_count() == points["neutral"].null_count() == 0
     assert points["greedy_acc"].null_count() == points.height
     assert exact_and_played(run).is_empty(), "only exact values are compared with played ones"
     mean = operating_splits(run).filter(pl.col("scenario").is_null()).row(0, named=True)

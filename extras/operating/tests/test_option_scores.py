@@ -8,11 +8,7 @@ from math import exp, inf, log
 
 from actors.engine.backend import Reply, Request, ScriptedBackend
 from actors.playing.judge import derive_seed
-from proactive_operating.option_scores import (
-    OptionScore,
-    draw_replies,
-    sum_scores,
-)
+from proactive_operating.option_scores import draw_replies, sum_scores
 from proactive_operating.reply_scores import ReplyScore
 from sweeps.sampling import Sampling
 from tests.actors.asking import make_request, user
@@ -21,7 +17,7 @@ SITUATION = make_request(user("?")).situation
 REQUEST = Request((), Sampling(checkpoint=True, sampled=True), 5, SITUATION, key="episode")
 
 
-def chances(options: Sequence[OptionScore]) -> list[float]:
+def chances(options: Sequence[ReplyScore]) -> list[float]:
     return [round(exp(score.log_probability), 12) for score in options]
 
 
@@ -32,7 +28,7 @@ def test_replies_that_name_one_option_add_up() -> None:
     assert chances(options) == [0.1, 0.5, 0.0, 0.4]
     assert [score.greedy for score in options] == [False, True, False, False]
     full = sum_scores(1, [0, 0], [ReplyScore(log(0.75), False), ReplyScore(log(0.5), False)])
-    assert chances(full) == [1.25, 0.0] and full[1] == OptionScore(-inf, True), "rounding leaves no negative rest"
+    assert chances(full) == [1.25, 0.0] and full[1] == ReplyScore(-inf, True), "rounding leaves no negative rest"
 
 
 def test_drawn_replies_are_at_temperature_1_with_seeds_and_keys_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""Summaries of a scenario's samples, the measures computed from them, and their intervals, on cases worked by hand."""
+"""Summaries of a scenario's samples, and the measures computed from them, on cases worked by hand."""
 
 from random import Random
 from types import SimpleNamespace
@@ -8,18 +8,10 @@ import pytest
 from planted_curves import planted
 
 from envs.samples import load_samples
-from proactive_operating.knowledge import Signals, detect, detect_draws
-from proactive_operating.measures import detection_measures, exact_measures, own_measures
 from proactive_operating.policy import BIASES, NEUTRAL_INDEX, QuestionPolicy, shifted
 from proactive_operating.state_graph import StateGraph, build_graph
-from proactive_operating.summary import Curve, summarize
-from proactive_operating.values import (
-    Values,
-    can_end_right,
-    count_suggestions,
-    sample_values,
-    well_timed_accuracy,
-)
+from proactive_operating.summary import detection_measures, exact_measures, own_measures, summarize, value_measures
+from proactive_operating.values import Values, can_end_right, sample_values, well_timed_accuracy
 from sweeps.conditions import VARIANTS
 
 SUGGESTS, NAMES, RIGHT = (
@@ -44,46 +36,45 @@ def test_the_ends_of_a_curve_never_ask_and_only_ask():
     assert (BIASES[1], BIASES[NEUTRAL_INDEX], BIASES[-2]) == (-30, 0, 30)
 
 
-def test_detection_counts_ties_half_and_weighs_samples():
-    signals = Signals(np.array([0, 0, 1, 1]), np.array([-1.0, 3, 1, 1]), np.zeros(4))
-    known = np.array([True, False, True, False])
-
-    assert detect(signals, known) == (0.875, -1.0)
-    auc, neutral = detect_draws(signals, known, np.array([[1.0, 1], [1, 0], [0, 1]] * 40))
-    assert auc == pytest.approx(np.array([0.875, 1, 0.5] * 40)) and neutral == pytest.approx([-1, -1, -1] * 40)
-    assert np.isnan(detect(signals, np.ones(4, dtype=bool))).all()
-
-
-def test_measures_weigh_samples():
-    values = Values(*np.array([[0.2, 0.6], [1, 3], [0.5, 0.7], [0.1, 0.3], [0.2, 0]]))
-    curve = Curve(np.array([[0.1, 0.5, 0.2], [0.3, 0.4, 0.8]]), np.zeros((2, 3)))
-    better = Curve(curve.accuracy + np.array([0, 0, 0.3]), curve.suggestions)
-    signals = Signals(np.array([0, 1]), np.array([0.0, 1]), np.zeros(2))
-    summary = SimpleNamespace(
-        own=values, plain=curve, persistent=better, published_greedy=np.array([[1, 2], [0, 4]]),
-        well_timed=np.array([0.5, 0.7]), right_suggestion=np.array([0.6, 0.8]), can_end_right=np.array([1, 0]),
-        accuracies=np.array([[0.2, 0.6], [0.4, 0.6], [0.6, 0.6]]), signals=signals,
+@pytest.fixture
+def summary():
+    """Two samples; the last of three biases asks 2 and 4 times and gains .4 and .2."""
+    values = Values(*np.array([[0.2, 0.6], [1, 3], [0.5, 0.7], [0.1, 0.3], [0.2, 0], [2, 10]]))
+    return SimpleNamespace(
+        accuracy=np.array([[0.1, 0.2, 0.5], [0.3, 0.6, 0.5]]), suggestions=np.array([[0.0, 1, 2], [0, 3, 4]]), own=values,
+        greedy=np.array([[1, 2], [0, 4]]), well_timed=np.array([0.5, 0.7]), right_suggestion=np.array([0.6, 0.8]),
+        can_end_right=np.array([1, 0]), accuracies=np.array([[0.2, 0.6], [0.4, 0.6], [0.6, 0.6]]),
+        question_samples=np.array([0, 0, 1, 1]), odds=np.array([-1.0, 3, 1, 1]),
     )  # fmt: skip
-    weights = np.array([[0.5, 0.5], [1, 0]])
 
-    own = own_measures(summary, weights)
-    assert {name: list(column) for name, column in own.items()} == {
-        "acc": pytest.approx([0.4, 0.2]), "ps": pytest.approx([2, 1]), "answered": pytest.approx([0.6, 0.5]),
-        "abstained": pytest.approx([0.2, 0.1]), "limited": pytest.approx([0.1, 0.2]),
+
+def test_measures_are_means_of_samples(summary):
+    own = {name: values.tolist() for name, values in own_measures(summary).items()}
+    assert own == {
+        "acc": [20, 60], "ps": [1, 3], "answered": [50, 70], "abstained": pytest.approx([10, 30]), "limited": [20, 0],
     }  # fmt: skip
-    exact = exact_measures(summary, weights)
-    assert {name: list(column) for name, column in exact.items()} == {
-        "greedy_acc": pytest.approx([0.5, 1]), "greedy_ps": pytest.approx([3, 2]), "unbiased": pytest.approx([0.5, 0.5]),
-        "persistent": pytest.approx([0.8, 0.5]), "well_timed": pytest.approx([0.6, 0.5]),
-        "right_suggestion": pytest.approx([0.7, 0.6]), "recognition": pytest.approx([0.5, 1]),
-        "position_sd": pytest.approx([0.1, 0.2]), "position_effect": pytest.approx([-0.15, -0.3]), "worth": [0.0, 0.0],
-    }  # fmt: skip
-    summary.published_greedy, summary.accuracies = None, summary.accuracies[:1]
-    assert set(exact) - set(exact_measures(summary, weights)) == {
-        "greedy_acc", "greedy_ps", "position_sd", "position_effect",
-    }  # fmt: skip
-    detected = detection_measures(summary, {"own": np.array([True, False])}, weights)
-    assert detected["auc_own"][0] == 1 and np.isnan(detected["auc_own"][1]) and detected["neutral_own"][0] == -0.5
+    exact = {name: float(values.mean()) for name, values in exact_measures(summary).items()}
+    assert exact == pytest.approx({
+        "greedy_acc": 50, "greedy_ps": 3, "unbiased": 50, "well_timed": 60, "right_suggestion": 70, "recognition": 50,
+        "position_sd": 10, "stops_paying": 10,
+    })  # fmt: skip
+    summary.greedy, summary.accuracies = None, summary.accuracies[:1]
+    assert exact.keys() - exact_measures(summary).keys() == {"greedy_acc", "greedy_ps", "position_sd"}
+
+
+def test_detection_counts_ties_half(summary):
+    found = detection_measures(summary, np.array([True, False, True, False]))
+
+    assert (found["auc"].mean(), found["neutral"].mean()) == (0.875, -1.0)
+    assert not detection_measures(summary, np.ones(4, dtype=bool))
+
+
+def test_asking_is_worth_its_price_up_to_the_one_at_which_it_stops_paying(summary):
+    for price, best, own in ((0, 50, 40), (5, 35, 30), (9.9, 20.3, 20.2), (10.1, 20, 19.8)):
+        values = {name: each.mean() for name, each in value_measures(summary, price).items()}
+        assert values == pytest.approx({"best": best, "own": own}), price
+    summary.accuracy[:, 1:] = summary.accuracy[:, :1]
+    assert exact_measures(summary)["stops_paying"].tolist() == [0, 0], "asking gains nothing at any price"
 
 
 def test_a_summary_averages_orders_and_keeps_the_published_one(demo_data):
@@ -95,22 +86,15 @@ def test_a_summary_averages_orders_and_keeps_the_published_one(demo_data):
 
     assert summary.accuracies == pytest.approx(own) and summary.own.accuracy == pytest.approx(own.mean(axis=0))
     assert summary.published.accuracy == pytest.approx(own[0])
-    assert summary.plain.accuracy == pytest.approx(np.mean([[v.accuracy for v in order] for order in each], axis=0))
-    assert summary.plain.suggestions == pytest.approx(
-        np.mean([[v.suggestions for v in order] for order in each], axis=0)
-    )
-    assert (summary.persistent.accuracy[:, NEUTRAL_INDEX] > summary.own.accuracy).all(), "nothing is given up"
-
-    counts = count_suggestions(graphs[0], orders[0][1][0]).ended
-    turns = np.repeat(np.arange(len(counts)), np.round(counts * 1e6).astype(int))
-    assert summary.published_variance[0] == pytest.approx(turns.var(), rel=1e-3)
+    assert summary.accuracy == pytest.approx(np.mean([[v.accuracy for v in order] for order in each], axis=0))
+    assert summary.suggestions == pytest.approx(np.mean([[v.suggestions for v in order] for order in each], axis=0))
     timed = [np.mean([well_timed_accuracy(g, order[1][n]) for order in orders]) for n, g in enumerate(graphs)]
     assert summary.well_timed == pytest.approx(timed) and (summary.right_suggestion >= summary.well_timed).all()
     assert summary.can_end_right.tolist() == [1, 1, 1] and (summary.oracle > 0).all()
-    assert summary.published_greedy.shape == (3, 2) and summary.signals.sample.max() == 2
+    assert summary.greedy.shape == (3, 2) and summary.question_samples.max() == 2
 
     unknown = tuple(part._replace(greedy=-2) for part in orders[0][1][0])
-    assert summarize([(graphs[:1], [unknown])]).published_greedy is None
+    assert summarize([(graphs[:1], [unknown])]).greedy is None
 
 
 def asking(best=-2):
