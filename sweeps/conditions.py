@@ -91,22 +91,21 @@ class Condition(Frozen):
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
-        if self.hint and self.hint_text:
-            raise ValueError("hint = true adds the scenario's own hint; with hint_text, leave it out")
-        if self.history_turns and not self.history:
-            raise ValueError("history_turns needs history = true")
-        if self.every_frame and (
-            self.history or self.lenient or self.budget or self.hides_picture or self.mode is not Mode.PLAY
-        ):
-            raise ValueError(
-                "every_frame asks each picture afresh; leave out history, lenient, budget, picture and mode"
-            )
-        if self.every_state and (self.history or self.every_frame or self.shuffled or self.mode is not Mode.PLAY):
-            raise ValueError("every_state asks each state afresh; leave out history, every_frame, shuffled and mode")
-        if self.orders != ORDERS and not self.every_state:
-            raise ValueError("orders needs every_state = true; replicates repeats other conditions")
-        if self.thoughts and not self.every_state:
-            raise ValueError("thoughts needs every_state = true; play lets a model think as it will")
+        plays = self.mode is Mode.PLAY
+        is_broken_by_rule = {
+            "hint = true adds the scenario's own hint; with hint_text, leave it out": self.hint and self.hint_text,
+            "history_turns needs history = true": self.history_turns and not self.history,
+            "every_frame asks each picture afresh; leave out history, lenient, budget, picture and mode": self.every_frame
+            and (self.history or self.lenient or self.budget or self.hides_picture or not plays),
+            "every_state asks each state afresh; leave out history, every_frame, shuffled and mode": self.every_state
+            and (self.history or self.every_frame or self.shuffled or not plays),
+            "orders needs every_state = true; replicates repeats other conditions": self.orders != ORDERS
+            and not self.every_state,
+            "thoughts needs every_state = true; play lets a model think as it will": self.thoughts
+            and not self.every_state,
+        }
+        if rule := next((rule for rule, is_broken in is_broken_by_rule.items() if is_broken), ""):
+            raise ValueError(rule)
         return self
 
     def __eq__(self, other: object) -> bool:

@@ -78,32 +78,18 @@ def wrong_stages(backend: str, gpus: float, options: Mapping[str, Any]) -> str:
     """Return why a replica cannot be spread over GPUs as its entry says; empty if it can."""
     stages, width = options.get(STAGES, 1), options.get(WIDTH)
     if backend != "vllm":
-        return _not_vllm(backend, gpus, options)
+        on_one_node = gpus <= NODE_GPUS and STAGES not in options
+        reason = f"only vLLM has replicas on several nodes; write gpus = {NODE_GPUS} or less, without {STAGES}"
+        return "" if on_one_node else reason
     if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
         return f"{STAGES} = {stages!r} is no number of stages; write 2 or more, or leave it out"
     if options.get(EXECUTOR) == "ray":
         return f'{EXECUTOR} = "ray" is set automatically for a replica on several nodes; leave it out'
-    if gpus > NODE_GPUS * stages:
-        return (
-            f"a node has {NODE_GPUS} GPUs at most, so gpus = {gpus} needs options.{STAGES} = {-(-int(gpus) // NODE_GPUS)},"
-            " which splits a replica over nodes"
-        )
-    if gpus > 1 and stages > 1 and gpus % stages:
-        return f"gpus = {gpus} counts the GPUs of all stages; with {STAGES} = {stages}, write a multiple of {stages}"
-    if gpus > 1 and stages > 1 and width not in (None, gpus // stages):
-        return f"{WIDTH} = {width} does not make gpus = {gpus} in {stages} stages; leave {WIDTH} out"
-    return ""
-
-
-def _not_vllm(backend: str, gpus: float, options: Mapping[str, Any]) -> str:
-    if gpus <= NODE_GPUS and STAGES not in options:
+    is_even = gpus <= 1 or stages == 1 or (gpus % stages == 0 and width in (None, gpus // stages))
+    if gpus <= NODE_GPUS * stages and is_even:
         return ""
-    if backend != "openai":
-        return (
-            f"backend {backend} has all GPUs of a replica on one node; write gpus = {NODE_GPUS} or less without {STAGES},"
-            ' or backend = "vllm"'
-        )
-    return f"a service has no GPUs here; leave gpus and options.{STAGES} out, and give them to the server itself"
+    stage = f"{STAGES} = {stages} with at most {NODE_GPUS} GPUs each"
+    return f"gpus = {gpus} does not fit {stage}; change one of the two, and leave {WIDTH} out"
 
 
 # -- packages in versions of its own --------------------------------------------------------------------------------------
@@ -118,13 +104,14 @@ def wrong_requirement(requirements: Sequence[str], unsafe: bool) -> str:
             requirement = Requirement(text)
         except InvalidRequirement:
             return (
-                f'{text!r} is no requirement such as "transformers==5.18.0"; options, files and paths are not read'
+                f'requirements: {text!r} is no requirement such as "transformers==5.18.0"; options, files and paths are not read'
                 " (PIP_INDEX_URL and PIP_FIND_LINKS name other indexes)"
             )
         if requirement.url and not unsafe:
-            return f"{text!r} is installed from an address that nobody checked; name a release, or write unsafe_options = true"
+            remedy = "name a release, or write unsafe_options = true"
+            return f"requirements: {text!r} is installed from an address that nobody checked; {remedy}"
         if canonicalize_name(requirement.name) in SHARED:
-            return f"{text!r} must have the same version on driver and workers; leave it out"
+            return f"requirements: {text!r} must have the same version on driver and workers; leave it out"
     return ""
 
 

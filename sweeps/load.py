@@ -1,7 +1,6 @@
 """Reads a sweep file as a ``Sweep``; an error is one sentence with the file, the key, and what to type."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +74,9 @@ def _build(table: Mapping[str, Any], where: str) -> Sweep:
     if isinstance(fields.get("judge"), dict):
         fields["judge"] = _resolve_judge(fields["judge"], own_models, where)
     _pin(fields, {*registry(), *judges(), *own_models}, where)
+    if fields.get("faithful") is True:
+        models = fields["models"]
+        fields["models"] = [m.model_copy(update={"faithful": True}) if m.is_local else m for m in models]
     _read_protocols(fields, where)
     fields |= read_selections(fields, where)
     fields.setdefault("name", Path(where).stem)
@@ -89,35 +91,31 @@ def _pin(fields: dict[str, Any], known: Collection[str], where: str) -> None:
     """Set the commits of ``[revisions]`` in the models and the judge; it may name any ``known`` model. Raises SweepError."""
     table, judge = fields.pop("revisions", {}), fields.get("judge")
     if not isinstance(table, dict) or not all(isinstance(value, str) and value for value in table.values()):
-        raise SweepError(
-            f'{where}: revisions is a table of models and commits: [revisions], then "qwen2.5-vl-7b" = "..."'
-        )
-    entries = [*fields["models"], *([judge["model"]] if isinstance(judge, dict) else [])]
-    names = dict.fromkeys([*known, *(model.name for model in entries)])
-    revisions = {find_name(name, names, "model", f"{where}: revisions"): commit for name, commit in table.items()}
-    for number, model in ((n, m) for n, m in enumerate(entries) if m.name in revisions):
-        if not model.is_local:
-            key, kind = f"revisions.{model.name}", model.backend
-            raise SweepError(f"{where}: {key}: its backend is {kind}, which loads no weights; leave it out")
-        entries[number] = model.model_copy(update={"revision": revisions[model.name]})
-    fields["models"] = entries[: len(fields["models"])]
+        raise SweepError(f"{where}: revisions is a table of models and commits, each in quotes")
+
+    def pin(model: ModelSpec) -> ModelSpec:
+        if model.name in table and not model.is_local:
+            reason = f"its backend is {model.backend}, which loads no weights; leave it out"
+            raise SweepError(f"{where}: revisions.{model.name}: {reason}")
+        return model.model_copy(update={"revision": table[model.name]}) if model.name in table else model
+
+    for name in table:
+        find_name(name, dict.fromkeys([*known, *(m.name for m in fields["models"])]), "model", f"{where}: revisions")
+    fields["models"] = [pin(model) for model in fields["models"]]
     if isinstance(judge, dict):
-        fields["judge"] = {**judge, "model": entries[-1]}
+        fields["judge"] = {**judge, "model": pin(judge["model"])}
 
 
 def _add_models(table: dict[str, Any], entries: Sequence[Any], where: str) -> None:
     """Add models, names or tables, to the table of a sweep file; raises SweepError."""
-    if not entries:
-        return
-    if is_resolved(table):
+    if entries and is_resolved(table):
         raise SweepError(f"{where} is the sweep of a run; add models to the file from which it was started")
-    read = ([entry] if not isinstance(entry, Path) else read_toml(entry).get("model", []) for entry in entries)
-    entries = list(chain.from_iterable(read))
-    tables = [entry for entry in entries if isinstance(entry, dict)]
-    own_tables = table.get("model", [])
-    names = as_list(table.get("models", []), "models", where) or read_models(own_tables, where)
-    added = [entry["name"] if isinstance(entry, dict) else entry for entry in entries]
-    table["models"], table["model"] = [*names, *added], [*own_tables, *tables]
+    for entry in entries:
+        own_tables = table.get("model", [])
+        names = as_list(table.get("models", []), "models", where) or list(read_models(own_tables, where))
+        tables = read_toml(entry).get("model", []) if isinstance(entry, Path) else [entry]
+        table["models"] = [*names, *(each["name"] if isinstance(each, dict) else each for each in tables)]
+        table["model"] = [*own_tables, *(each for each in tables if isinstance(each, dict))]
 
 
 def build_cell(
@@ -223,8 +221,8 @@ def _read_protocols(fields: dict[str, Any], where: str) -> None:
     """Replace the key ``protocol``, a name or a list of them, by the distinct ``protocols``."""
     if "protocol" in fields and "protocols" in fields:
         raise SweepError(f"{where}: protocol and protocols are both there; keep protocol")
-    for key in {"protocol", "protocols"} & fields.keys():
-        fields["protocols"] = list(dict.fromkeys(as_list(fields.pop(key), "protocol", where)))
+    if (names := fields.pop("protocol", fields.get("protocols"))) is not None:
+        fields["protocols"] = list(dict.fromkeys(as_list(names, "protocol", where)))
 
 
 def _read_rules(
@@ -259,41 +257,34 @@ def _check_cells(sweep: Sweep, where: str) -> None:
 
 
 def _check_keys(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
-    """Check that every key of a selection or sampling is for a protocol of the sweep."""
+    """Check that every table of a selection or sampling is for a protocol of the sweep."""
+    kinds = {protocol.is_open_ended for protocol in protocols}
     if Protocol.MCQA not in protocols and "replicates" in table:
         raise SweepError(f"{where}: replicates repeat multiple choice, which is not played here; leave them out")
-    if all(protocol.is_open_ended for protocol in protocols):
-        for key in (name for part in ("selection", "sampling") for name in _key_paths(table.get(part, {}), part)):
-            if key not in SHARED:
-                raise SweepError(
-                    f"{where}: {key} is for multiple choice, which is not played here; write open_ended.{key}"
-                )
-    if not any(protocol.is_open_ended for protocol in protocols):
-        for key in _key_paths(table.get("open_ended", {}), "open_ended"):
-            raise SweepError(
-                f"{where}: {key} is for open-ended generation, which is not played here; "
-                f'write {key.removeprefix("open_ended.")}, or add "oeg" to protocol'
-            )
+    keys = [f"{part}.{name}" for part in ("selection", "sampling") for name in _names(table.get(part))]
+    if False not in kinds and (wrong := [key for key in keys if key not in SHARED]):
+        raise SweepError(
+            f"{where}: {wrong[0]} is for multiple choice, which is not played; write open_ended.{wrong[0]}"
+        )
+    open_ended = table.get("open_ended") or {}
+    if True not in kinds and open_ended:
+        key = next(f"{part}.{name}" for part in open_ended for name in [*_names(open_ended[part]), "..."])
+        raise SweepError(
+            f'{where}: open_ended.{key} is for open-ended generation, which is not played; write {key}, or add "oeg" to protocol'
+        )
 
 
-def _key_paths(value: Any, key: str) -> Iterator[str]:
-    """Yield the dotted keys of a table."""
-    if not isinstance(value, dict):
-        yield key
-        return
-    for name, nested in value.items():
-        yield from _key_paths(nested, f"{key}.{name}")
+def _names(table: Any) -> list[str]:
+    return list(table) if isinstance(table, dict) else [] if table is None else ["..."]
 
 
 def _check_turn_judge(sweep: Sweep, where: str) -> None:
     """Check that ``oeg-multi`` has a judge that can read answers while their episodes wait."""
     if Protocol.OEG_MULTI in sweep.protocols and sweep.judge is None:
         raise SweepError(
-            f'{where}: protocol = "oeg-multi" needs a judge, which reads each answer before the next picture is shown; add '
-            '[judge] with a model, or model = "rule-judge" for fixed rules'
+            f'{where}: protocol = "oeg-multi" needs a judge between turns; add [judge] with a model, or with "rule-judge"'
         )
     if sweep.turn_judge and sweep.turn_judge.instruction != "ours":
         raise SweepError(
-            f'{where}: judge.instruction = "paper" is for one-turn answers, and the paper has no instruction for several turns; '
-            'write "ours" for protocol = "oeg-multi"'
+            f'{where}: judge.instruction = "paper" is for one-turn answers; write "ours" for protocol = "oeg-multi"'
         )

@@ -1,10 +1,10 @@
 """One model: its identity, which is part of every key, and how it runs, which is part of no key."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from datetime import date
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sweeps.endpoint import Endpoint
 from sweeps.engine_options import EXECUTOR, MOST_GPUS, SPEED_ONLY, STAGES, wrong_requirement, wrong_stages
@@ -102,43 +102,6 @@ class ModelSpec(Frozen):
             )
         return value if value in GPU_SHARES else int(value)
 
-    @field_validator("requirements")
-    @classmethod
-    def _check_requirements(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if value and info.data.get("backend") not in ("vllm", "transformers"):
-            raise ValueError('only backend = "vllm" and "transformers" can have packages of their own; leave it out')
-        if reason := wrong_requirement(value, bool(info.data.get("unsafe_options"))):
-            raise ValueError(reason)
-        return value
-
-    @field_validator("options")
-    @classmethod
-    def _check_options(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        if reason := wrong_options(value, str(info.data.get("backend", "")), info.data.get("gpus", 1)):
-            raise ValueError(reason)
-        return value
-
-    @field_validator("thinking")
-    @classmethod
-    def _check_thinking(cls, value: Thinking | None, info: ValidationInfo) -> Thinking | None:
-        backend = info.data.get("backend")
-        if value is not None and backend in ("builtin", "human"):
-            raise ValueError(f"backend {backend} writes no thoughts; leave it out")
-        if value is not None and value.parser != "auto" and backend != "vllm":
-            raise ValueError(
-                'write parser = "auto", or leave it out; only backend = "vllm" has reasoning parsers by name'
-            )
-        return value
-
-    @field_validator("chat")
-    @classmethod
-    def _check_today(cls, value: dict[str, Any]) -> dict[str, Any]:
-        try:
-            date.fromisoformat(value.get("today", "2026-11-01"))
-        except (TypeError, ValueError):
-            raise ValueError(f'today = {value["today"]!r} is no date; write it as "2026-11-01"') from None
-        return value
-
     @model_validator(mode="before")
     @classmethod
     def _fill_implied(cls, fields: Any) -> Any:
@@ -153,22 +116,15 @@ class ModelSpec(Frozen):
         return {"gpus": 0, **filled} if filled.get("backend") in ("openai", "builtin", "human") else filled
 
     @model_validator(mode="after")
-    def _check_stages(self) -> Self:
-        if reason := wrong_stages(self.backend, self.gpus, self.options):
-            raise ValueError(reason)
+    def _check_entry(self) -> Self:
+        if fault := next(filter(None, _faults(self)), ""):
+            raise ValueError(fault)
         return self
 
     @property
     def prices(self) -> tuple[float, float]:
         """Return a service's prices per million prompt tokens and per million reply tokens."""
         return self.endpoint.prompt_price, self.endpoint.reply_price
-
-    @field_validator("tools")
-    @classmethod
-    def _check_tools(cls, value: str, info: ValidationInfo) -> str:
-        if value not in ("", "text") and info.data.get("backend") != "vllm":
-            raise ValueError('write "text", or leave it out; only backend = "vllm" has tool parsers by name')
-        return value
 
     @property
     def stages(self) -> int:
@@ -242,13 +198,25 @@ class ModelSpec(Frozen):
         return identity | {name: value for name, value in special.items() if value}
 
 
-def wrong_options(options: Mapping[str, Any], backend: str, gpus: int | float) -> str:
-    """Return why a model cannot have these options; empty if it can."""
-    share, invariant = options.get("gpu_memory_utilization", 0), options.get("batch_invariant")
+def _faults(model: ModelSpec) -> Iterator[str]:
+    """Yield what is wrong with an entry as a whole, key first; empty texts for what is right."""
+    options, gpus, today = model.options, model.gpus, model.chat.get("today", "2026-11-01")
+    share = options.get("gpu_memory_utilization", 0)
+    if model.requirements and not model.is_local:
+        yield 'requirements: only backend = "vllm" and "transformers" can have packages of their own; leave it out'
+    yield wrong_requirement(model.requirements, model.unsafe_options)
     if gpus in GPU_SHARES and isinstance(share, int | float) and share > gpus:
-        return f"gpu_memory_utilization is a share of the whole GPU; with gpus = {gpus}, write at most {gpus}"
-    if invariant is not None and backend != "vllm":
-        return f"batch_invariant is a mode of vLLM, and backend is {backend}; leave it out"
-    if invariant is not None and invariant is not True:
-        return f"batch_invariant = {invariant!r} is no choice; write true, or leave it out"
-    return ""
+        yield f"options.gpu_memory_utilization is a share of the whole GPU; with gpus = {gpus}, write at most {gpus}"
+    if "batch_invariant" in options and (model.backend != "vllm" or options["batch_invariant"] is not True):
+        yield "options.batch_invariant is a mode of vLLM; write true with that backend, or leave it out"
+    if model.thinking and model.backend in ("builtin", "human"):
+        yield f"thinking: backend {model.backend} writes no thoughts; leave it out"
+    if model.thinking and model.thinking.parser != "auto" and model.backend != "vllm":
+        yield 'thinking.parser: write "auto", or leave it out; only backend = "vllm" has reasoning parsers by name'
+    if model.tools not in ("", "text") and model.backend != "vllm":
+        yield 'tools: write "text", or leave it out; only backend = "vllm" has tool parsers by name'
+    try:
+        date.fromisoformat(today)
+    except (TypeError, ValueError):
+        yield f'chat.today = {today!r} is no date; write it as "2026-11-01"'
+    yield wrong_stages(model.backend, gpus, options)

@@ -20,22 +20,19 @@ JUDGES = Path(__file__).with_name("judges.toml")
 
 def registry() -> dict[str, ModelSpec]:
     """Return every model that ships by name: baselines and the paper's models, newer ones, those of installed packages."""
-    models = _read_registry(MODELS) | _read_registry(NEWER_MODELS)
-    offered = {name: model.table for name, model in package_models(models).items()}
-    return models | _validate_models(offered, "an installed package")
+    tables = read_toml(MODELS) | read_toml(NEWER_MODELS)
+    return _validate_models(tables | {name: model.table for name, model in package_models(tables).items()})
 
 
 def judges() -> dict[str, ModelSpec]:
     """Return every judge that ships with the project by name."""
-    return _read_registry(JUDGES)
+    return _validate_models(read_toml(JUDGES))
 
 
-def _read_registry(path: Path) -> dict[str, ModelSpec]:
-    return _validate_models(read_toml(path), str(path))
-
-
-def _validate_models(tables: Mapping[str, Any], where: str) -> dict[str, ModelSpec]:
-    return {name: validate_table(ModelSpec, {"name": name, **table}, where) for name, table in tables.items()}
+def _validate_models(tables: Mapping[str, Any]) -> dict[str, ModelSpec]:
+    return {
+        name: validate_table(ModelSpec, {"name": name, **table}, f"the model {name}") for name, table in tables.items()
+    }
 
 
 def builtin_backends() -> dict[str, str]:

@@ -31,58 +31,49 @@ def read_selections(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _read_selection(table: Any, scenarios: Sequence[str], where: str, key: str) -> Any:
+    """Return the table with ids by short names; one with a file of ids is unfiltered by default."""
+    if not isinstance(table, dict) or not table.keys() & {"ids", "ids_file"}:
+        return table
+    if "ids_file" not in table:
+        return {**table, "ids": _by_short_name(table["ids"], scenarios, f"{where}: {key}.ids")}
+    if "ids" in table:
+        raise SweepError(f"{where}: {key}.ids and {key}.ids_file are both there; keep one")
+    file_key = f"{where}: {key}.ids_file"
+    ids = {find_scenarios([name], file_key)[0]: numbers for name, numbers in _read_ids(table, where, file_key).items()}
+    if missing := [scenario for scenario in scenarios if not ids.get(scenario)]:
+        raise SweepError(f"{file_key} names no sample of {missing[0]}; leave it out of scenarios, or add its ids there")
+    rest = {name: value for name, value in table.items() if name != "ids_file"}
+    return {"filtered": False, **rest, "ids": {scenario: ids[scenario] for scenario in scenarios}}
+
+
+def _by_short_name(table: Any, scenarios: Sequence[str], where: str) -> Any:
     if not isinstance(table, dict):
         return table
-    if "ids_file" in table:
-        return _insert_ids(table, scenarios, where, key)
-    if isinstance(table.get("ids"), dict):
-        return {**table, "ids": _resolve_ids(table["ids"], scenarios, f"{where}: {key}.ids")}
-    return table
-
-
-def _resolve_ids(table: Mapping[str, Any], scenarios: Sequence[str], where: str) -> dict[str, Any]:
     ids: dict[str, Any] = {}
     for name, numbers in table.items():
         (scenario,) = find_scenarios([name], where)
         if scenario not in scenarios:
             raise SweepError(f"{where}: {name} is not among the scenarios of this sweep; add it there, or drop its ids")
-        if scenario in ids:
-            raise SweepError(f"{where}: {scenario} is named twice; give all its ids in one list")
-        if numbers == []:
-            raise SweepError(f"{where}.{name} = []: names no sample; give at least one id, or drop the key")
+        if scenario in ids or numbers == []:
+            raise SweepError(
+                f"{where}.{name}: {scenario} is named twice or without ids; give at least one id, in one list"
+            )
         ids[scenario] = numbers
     return ids
 
 
-def _insert_ids(table: Mapping[str, Any], scenarios: Sequence[str], where: str, key: str) -> dict[str, Any]:
-    """Replace the name of an ids file with the ids in it; a selection with such a file is unfiltered by default."""
-    if "ids" in table:
-        raise SweepError(f"{where}: {key}.ids and {key}.ids_file are both there; keep one")
-    name, file_key = table["ids_file"], f"{where}: {key}.ids_file"
-    if not isinstance(name, str) or not name:
-        raise SweepError(f"{file_key} = {name!r} must be the name of a JSON file")
+def _read_ids(table: Mapping[str, Any], where: str, key: str) -> dict[str, list[int]]:
+    """Return the ids of the file that a selection names, beside the sweep file or in the working folder."""
+    if not isinstance(name := table["ids_file"], str):
+        raise SweepError(f"{key} = {name!r} must be the name of a JSON file")
     path = resolve_sweep(Path(where)).parent / name
-    if not path.exists():
-        path = Path(name)
-    ids = {find_scenarios([scenario], file_key)[0]: numbers for scenario, numbers in _read_ids(path, file_key).items()}
-    for scenario in scenarios:
-        if not ids.get(scenario):
-            reason = "names no sample of" if scenario in ids else "has no ids for"
-            raise SweepError(f"{where}: {path} {reason} {scenario}; leave it out of scenarios, or add its ids there")
-    rest = {name: value for name, value in table.items() if name != "ids_file"}
-    return {"filtered": False, **rest, "ids": {scenario: ids[scenario] for scenario in scenarios}}
-
-
-def _read_ids(path: Path, where: str) -> dict[str, list[int]]:
     try:
-        return IDS.validate_json(regular.read_bytes(path, LARGEST), strict=True)
+        return IDS.validate_json(regular.read_bytes(path if path.exists() else Path(name), LARGEST), strict=True)
     except FileNotFoundError:
-        raise SweepError(
-            f"{where}: there is no file {path}; `proactive-sweep report DIR --filter 25 --output {path}` writes one"
-        ) from None
+        remedy = f"`proactive-sweep report DIR --filter 25 --output {name}` writes one"
+        raise SweepError(f"{key}: there is no file {name}; {remedy}") from None
     except OSError as problem:
-        raise SweepError(f"{where}: {path} cannot be read: {problem.strerror or problem}") from None
+        raise SweepError(f"{key}: {name} cannot be read: {problem.strerror or problem}") from None
     except ValidationError:
-        raise SweepError(
-            f'{where}: {path} must be JSON with lists of whole numbers by scenario, such as {{"ROD": [0, 4]}}'
-        ) from None
+        form = 'JSON with lists of whole numbers by scenario, such as {"ROD": [0, 4]}'
+        raise SweepError(f"{key}: {name} must be {form}") from None

@@ -68,21 +68,10 @@ def missing_data(data: str, path: Path) -> str:
     if not candidates or any(candidate.exists() for candidate in candidates):
         return ""
     paths = " and ".join(dict.fromkeys(str(candidate.absolute()) for candidate in candidates))
-    near = next(filter(None, map(_nearest_folder, candidates)), "")
     return (
-        f"there is no data folder {data!r} (looked for {paths}); {near}`proactive-sweep data demo {data}` draws a small one,"
+        f"there is no data folder {data!r} (looked for {paths}); `proactive-sweep data demo {data}` draws a small one,"
         " `proactive-sweep data fetch DIR` downloads the published one"
     )
-
-
-def _nearest_folder(missing: Path) -> str:
-    """Return ``did you mean 'demo-data'? `` if a folder beside the missing one has a similar name, else ""."""
-    try:
-        names = [path.name for path in missing.parent.iterdir() if path.is_dir()]
-    except OSError:
-        return ""
-    (match,) = get_close_matches(missing.name, names, 1) or ("",)
-    return f"did you mean {str(missing.with_name(match))!r}? " if match else ""
 
 
 def copy_sweep_text(source: Path, file: Path) -> str:

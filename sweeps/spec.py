@@ -4,9 +4,9 @@ Keys hash exactly what changes an answer.
 """
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from envs.types import Mode
 from sweeps.conditions import Condition
@@ -19,6 +19,8 @@ from sweeps.values import NAME, Frozen, digest
 
 SCHEMES = ("hf", "http", "https", "s3", "gs")
 """Schemes of data addresses."""
+Entry = TypeVar("Entry")
+Names = Annotated[tuple[Entry, ...], Field(min_length=1)]
 
 
 class Cell(Frozen):
@@ -112,10 +114,10 @@ class Sweep(Frozen):
     """The run folder; default ``outputs/<name>``."""
     faithful: Annotated[bool, Field(strict=True)] = False
     """True gives every local model what the package would, also where the default knows better (``ls differences``)."""
-    models: tuple[ModelSpec, ...]
-    scenarios: tuple[str, ...]
-    conditions: tuple[Condition, ...]
-    protocols: tuple[Protocol, ...] = (Protocol.MCQA,)
+    models: Names[ModelSpec]
+    scenarios: Names[str]
+    conditions: Names[Condition]
+    protocols: Names[Protocol] = (Protocol.MCQA,)
     seed: Whole = 0
     sampling: Sampling = Sampling()
     selection: Selection = Selection()
@@ -150,48 +152,19 @@ class Sweep(Frozen):
             raise ValueError("must hold no password and no signature, because the run folder stores the address")
         return value
 
-    @field_validator("cluster")
-    @classmethod
-    def _check_prices(cls, value: Cluster, info: ValidationInfo) -> Cluster:
-        services = [model for model in info.data.get("models", ()) if model.backend == "openai"]
-        unpriced = [model.name for model in services if not model.endpoint.cost_known]
-        if value.max_cost is not None and unpriced:
-            raise ValueError(
-                f"max_cost needs the prices of {unpriced[0]}: prompt_price and reply_price of its endpoint"
-            )
-        return value
-
-    @field_validator("models")
-    @classmethod
-    def _share_faithful(cls, value: tuple[ModelSpec, ...], info: ValidationInfo) -> tuple[ModelSpec, ...]:
-        if not info.data.get("faithful"):
-            return value
-        return tuple(model.model_copy(update={"faithful": True}) if model.is_local else model for model in value)
-
-    @field_validator("evidence")
-    @classmethod
-    def _check_evidence(cls, value: Evidence | None, info: ValidationInfo) -> Evidence | None:
-        conditions = frozenset(condition.name for condition in info.data.get("conditions", ()))
-        if value is not None and (reason := value.misfit_reason(conditions)):
-            raise ValueError(reason)
-        return value
-
-    @field_validator("precision")
-    @classmethod
-    def _check_precision(cls, value: Precision | None, info: ValidationInfo) -> Precision | None:
-        names = [condition.name for condition in info.data.get("conditions", ())]
-        multiple_choice = Protocol.MCQA in info.data.get("protocols", (Protocol.MCQA,))
-        models, repeated = len(info.data.get("models", ())), info.data.get("replicates") != Replicates()
-        if value and (reason := value.misfit_reason(multiple_choice, repeated, names, models)):
-            raise ValueError(reason)
-        return value
-
-    @field_validator("models", "scenarios", "conditions", "protocols")
-    @classmethod
-    def _check_not_empty(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        if not value:
-            raise ValueError("names nothing; give at least one")
-        return value
+    @model_validator(mode="after")
+    def _check_tables(self) -> Self:
+        """Check what no table can check alone."""
+        names = [condition.name for condition in self.conditions]
+        unpriced = [m.name for m in self.models if m.backend == "openai" and not m.endpoint.cost_known]
+        if self.cluster.max_cost is not None and unpriced:
+            raise ValueError(f"cluster.max_cost needs prompt_price and reply_price of the endpoint of {unpriced[0]}")
+        if self.evidence and (reason := self.evidence.misfit_reason(frozenset(names))):
+            raise ValueError(f"evidence: {reason}")
+        choice, repeated = Protocol.MCQA in self.protocols, self.replicates != Replicates()
+        if self.precision and (reason := self.precision.misfit_reason(choice, repeated, names, len(self.models))):
+            raise ValueError(f"precision: {reason}")
+        return self
 
     def cells(self) -> tuple[Cell, ...]:
         """Return every possible cell: models first, then scenarios, conditions and protocols, in the sweep's order."""

@@ -31,18 +31,13 @@ def read_sweep(path: Path) -> dict[str, Any]:
     A relative data folder is next to the file or, if it does not exist there, in the working folder.
     """
     file = shipped.resolve_sweep(path)
-    is_hub_id = HUB_ID.fullmatch(str(path)) and path.suffix != ".toml" and not path.parent.exists()
-    if (
-        (is_hub_id and not file.exists())
-        or str(path).startswith(("http:/", "https:/"))
-        or (file / "config.json").is_file()
-    ):
+    is_hub_id = HUB_ID.fullmatch(str(path)) and path.suffix != ".toml" and not (path.parent.exists() or file.exists())
+    if is_hub_id or str(path).startswith(("http:/", "https:/")) or (file / "config.json").is_file():
         line = f"proactive-sweep run --model {shlex.quote(str(path).replace(':/', '://'))}"
         raise SweepError(f"{path} is a model, not a sweep; type `{line}`")
     if (file / RESOLVED).is_file():
-        raise SweepError(
-            f"{path} is a run folder; to resume it, type `proactive-sweep run {shlex.quote(str(file / RESOLVED))}`"
-        )
+        line = f"proactive-sweep run {shlex.quote(str(file / RESOLVED))}"
+        raise SweepError(f"{path} is a run folder; to resume it, type `{line}`")
     table = read_toml(file)
     for part in (table, table.get("train")):
         if isinstance(part, dict) and isinstance(data := part.get("data"), str):

@@ -66,13 +66,10 @@ def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
     if backend == "human":
         return "a person chooses options and calls no functions"
     obstacles = {
-        "shows earlier turns": condition.history,
-        "shows solved examples": condition.shots > 0,
-        "shows suggestions of other scenarios": condition.mode is Mode.RANDOM,
-        "offers no suggestions": condition.every_frame,
-        "asks for the probabilities of options": condition.every_state,
-        "writes the options itself": bool(condition.template),
-        "reads letters leniently": condition.lenient,
+        "shows earlier turns, solved examples or other scenarios' suggestions": condition.many_images
+        or condition.mode is Mode.RANDOM,
+        "asks without a game": condition.unscored,
+        "writes the options itself, or reads letters leniently": bool(condition.template) or condition.lenient,
     }
     reason = next((obstacle for obstacle, applies in obstacles.items() if applies), "")
     return f"{condition.name} does not exist for tool calls: it {reason}" if reason else ""

@@ -74,14 +74,13 @@ def find_name(name: Any, names: Mapping[str, Any], kind: str, where: str) -> str
     if name in names:
         return name
     close = get_close_matches(name, list(names), n=1)
-    remedy = f"did you mean {close[0]!r}?" if close else f"`proactive-sweep ls {kind}s` lists them"
-    remedy = missing_extra(name) or remedy
-    raise SweepError(f"{where}: there is no {kind} {name!r}; {remedy}")
+    listing = f"did you mean {close[0]!r}?" if close else f"`proactive-sweep ls {kind}s` lists them"
+    raise SweepError(f"{where}: there is no {kind} {name!r}; {missing_extra(name) or listing}")
 
 
 def _describe_error(problem: ValidationError, table_type: type[BaseModel]) -> str:
     first = problem.errors()[0]
-    key = ".".join(str(part) for part in first["loc"]) if first["loc"] else "the file"
+    key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         if name := REMOVED.get(str(first["loc"][-1])):
             return f"{key!r} is gone: {name}; leave it out"
@@ -91,7 +90,7 @@ def _describe_error(problem: ValidationError, table_type: type[BaseModel]) -> st
         return f"{key!r} is missing"
     message = first["msg"].removeprefix("Value error, ")
     value = "" if isinstance(first["input"], BaseModel) else f" = {first['input']!r}"  # a model is written by its name
-    return f"{key}{value}: {message[0].lower()}{message[1:]}"
+    return (f"{key}{value}: " if key else "") + message[0].lower() + message[1:]
 
 
 def _closest_key(key: str, keys: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ one. Texts of models and data are fenced, so that MLflow's page interprets no Ma
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
@@ -31,6 +30,8 @@ KEY = "proactive_sweep.episode"
 MAX_TRANSCRIPTS = 60
 MAX_PICTURES = 600
 """Pictures in all transcripts together."""
+ANSWERED = ("correct", "wrong", "limit", "answered")
+"""Endings of episodes without an error."""
 
 
 class TurnText(NamedTuple):
@@ -43,15 +44,17 @@ class TurnText(NamedTuple):
     verdict: str
     picture: str
     """Data URI of the thumbnail, or the reason why there is none."""
-    attributes: dict[str, Any]
 
     @property
-    def message(self) -> dict[str, Any]:
-        """The question as a message of a user."""
-        if not self.picture.startswith("data:"):
-            return {"role": "user", "content": f"{self.question}\n\n(no picture: {code_span(self.picture)})"}
-        picture = {"type": "image_url", "image_url": {"url": self.picture}}
-        return {"role": "user", "content": [picture, {"type": "text", "text": self.question}]}
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the question, the reply and the verdict as messages of a chat."""
+        if self.picture.startswith("data:"):
+            shown: dict[str, Any] = {"type": "image_url", "image_url": {"url": self.picture}}
+        else:
+            shown = {"type": "text", "text": f"(no picture: {code_span(self.picture)})"}
+        question = {"role": "user", "content": [shown, {"type": "text", "text": self.question}]}
+        texts = (("assistant", self.reply), ("system", self.verdict))
+        return [question, *({"role": role, "content": text} for role, text in texts)]
 
 
 class Transcript(NamedTuple):
@@ -65,31 +68,21 @@ class Transcript(NamedTuple):
     seconds: float
     tokens: dict[str, int]
     assessments: dict[str, bool | str]
-    is_answered: bool
-    """True if it ended with an answer rather than an error."""
 
 
 def send_traces(run: MlflowRun, run_data: RunData, data: Path | None) -> None:
     """Send the transcripts that have no trace yet. They end with the sweep; the store has no times of turns, which share it."""
+    import mlflow
+
     query = {"locations": [run.experiment], "filter_string": f"tags.`{MARK}` = '{run.mark}'", "include_spans": False}
     sent_keys = {trace.info.tags.get(KEY, "") for trace in all_pages(run.client.search_traces, **query)}
-    ended = (run_data.folder / "results.parquet").stat().st_mtime_ns
-    with _tracking_uri(run.uri):
+    ended, before = (run_data.folder / "results.parquet").stat().st_mtime_ns, dict(os.environ)
+    os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
+    mlflow.set_tracking_uri(run.uri)  # for the whole process, also in its environment
+    try:
         for transcript in transcripts(run_data, data):
             if transcript.key not in sent_keys:
                 _send(run, transcript, ended)
-
-
-@contextmanager
-def _tracking_uri(uri: str) -> Iterator[None]:
-    """Set the process-wide address to which MLflow sends traces, and restore the environment afterwards."""
-    import mlflow
-
-    before = dict(os.environ)
-    os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
-    mlflow.set_tracking_uri(uri)
-    try:
-        yield
     finally:
         mlflow.set_tracking_uri(None)
         os.environ.clear()
@@ -101,31 +94,27 @@ def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
 
     duration = max(int(transcript.seconds * 1e9), 1_000_000)
     began, step = ended - duration, duration // max(len(transcript.turns), 1)
-    messages = [message for turn in transcript.turns for message in _messages(turn)]
+    messages = [message for turn in transcript.turns for message in turn.messages]
     trace = run.client.start_trace(
         transcript.name, span_type="AGENT", inputs={"messages": messages}, experiment_id=run.experiment,
         run_id=run.parent, start_time_ns=began, tags={**transcript.tags, MARK: run.mark, KEY: transcript.key},
     )  # fmt: skip
     trace.set_attribute("mlflow.chat.tokenUsage", transcript.tokens)
     for number, turn in enumerate(transcript.turns):
+        question, reply, _ = turn.messages
         span = run.client.start_span(
-            turn.name, trace.trace_id, trace.span_id, span_type="CHAT_MODEL", inputs={"messages": [turn.message]},
-            attributes=turn.attributes, start_time_ns=began + number * step,
+            turn.name, trace.trace_id, trace.span_id, span_type="CHAT_MODEL", inputs={"messages": [question]},
+            start_time_ns=began + number * step,
         )  # fmt: skip
-        outputs = {"choices": [{"message": {"role": "assistant", "content": turn.reply}}], "verdict": turn.verdict}
+        outputs = {"choices": [{"message": reply}], "verdict": turn.verdict}
         end = began + (number + 1) * step
         run.client.end_span(trace.trace_id, span.span_id, outputs=outputs, end_time_ns=end)
     ending = {"role": "assistant", "content": f"Ended: {transcript.ending}"}
-    status = "OK" if transcript.is_answered else "ERROR"
+    status = "OK" if transcript.tags["ending"] in ANSWERED else "ERROR"
     outputs = {"choices": [{"message": ending}]}
     run.client.end_trace(trace.trace_id, outputs=outputs, end_time_ns=ended, status=status)
     for name, value in transcript.assessments.items():
         mlflow.log_feedback(trace_id=trace.trace_id, name=name, value=value)
-
-
-def _messages(turn: TurnText) -> list[dict[str, Any]]:
-    reply, verdict = {"role": "assistant", "content": turn.reply}, {"role": "system", "content": turn.verdict}
-    return [turn.message, reply, verdict]
 
 
 def transcripts(
@@ -175,59 +164,37 @@ def _fence(text: str, before: str, after: str, least: int) -> str:
 
 def _transcript(view: Mapping[str, Any], row: Mapping[str, Any], texts: list[str], uris: list[str]) -> Transcript:
     tags = {name: visible(view[name]) for name in ("model", "scenario", "condition", "protocol", "ending")}
-    title = f"{view['scenario']} {view['sample']} · {view['model']} · {view['condition']}"
-    answer = f" The right answer: {code_span(view['answer'].rstrip('.'))}." if "answer" in view else ""
-    error = f" {code_span(view['error'][0])}" if "error" in view else ""
+    title = f"{view['scenario']} {view['sample']} · {view['model']} · {view['condition']} · {view['kind']}"
+    ending = [f"{view['kind']} after {pluralize(view['played'], 'turn')}."]
+    if "answer" in view:
+        ending.append(f"The right answer: {code_span(view['answer'].rstrip('.'))}.")
+    if "error" in view:
+        ending.append(code_span(view["error"][0]))
+    for verdict in view.get("judged", ()):
+        bits = ", ".join(f"{bit} {'yes' if verdict[bit] else 'no'}" for bit in BITS if bit in verdict)
+        reason = bits or code_span(verdict.get("reason", ["no verdict"])[0])
+        ending.append(f"Judge {visible(verdict['judge'][0])}: {reason}.")
     read, written = row["prompt_tokens"] or 0, row["reply_tokens"] or 0
     correct = {} if row["correct"] is None else {"correct": bool(row["correct"])}
     return Transcript(
-        view["key"],
-        visible(f"{title} · {view['kind']}"),
-        tags,
-        tuple(_turn_text(turn, view, texts, uris) for turn in view["turns"]),
-        f"{view['kind']} after {pluralize(view['played'], 'turn')}.{answer}{error}{_describe_verdicts(view)}",
-        row["seconds"] or 0.0,
+        view["key"], visible(title), tags, tuple(_turn_text(turn, view, texts, uris) for turn in view["turns"]),
+        " ".join(ending), row["seconds"] or 0.0,
         {"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
         {"asked": bool(row["suggestions"]), **correct, "ending": tags["ending"]},
-        view["ending"] in ("correct", "wrong", "limit", "answered"),
-    )
+    )  # fmt: skip
 
 
 def _turn_text(turn: Mapping[str, Any], view: Mapping[str, Any], texts: list[str], uris: list[str]) -> TurnText:
-    picture, names = turn["picture"], ("frame", "option", "category", "action", "move")
+    picture, action = turn["picture"], turn["action"]
     cut = "" if "length" not in turn else f"\n… ({turn['length']:,} characters)"
     question = f"({view.get('why', 'the question is unknown')})"
     if "prompt" in turn:
         options = [texts[number] for number in (*turn["options"], *turn["categories"])]
         lettered = [f"{chr(65 + number)}. {text}" for number, text in enumerate(options)]
         question = code_block("\n".join([texts[turn["prompt"]], *lettered]))
-    return TurnText(
-        f"turn {turn['turn'] + 1} · {visible(turn['action'] or 'free answer')}",
-        question,
-        code_block(texts[turn["reply"]] + cut),
-        _verdict(turn, texts),
-        uris[picture] if isinstance(picture, int) else picture,
-        {"picture": visible(texts[turn["image"]])}
-        | {name: visible(turn[name]) for name in names if turn[name] is not None},
-    )
-
-
-def _verdict(turn: Mapping[str, Any], texts: list[str]) -> str:
-    """Return how the reply was parsed, as a sentence."""
-    if turn["action"] is None:
-        return "Open-ended: a judge decides."
-    parsed = f"Read as {visible(turn['action'])}: suggestion side {turn['option']}, category side {turn['category']}"
-    move = f"; the next view: {visible(turn['move'])}" if turn["move"] else ""
-    correct = turn.get("answer", -1)
-    answer = f"; correct here: {code_span(texts[turn['categories'][correct]])}" if correct >= 0 else ""
-    return f"{parsed}{move}{answer}."
-
-
-def _describe_verdicts(view: Mapping[str, Any]) -> str:
-    """Return the verdicts of the judges on an open-ended answer, as sentences."""
-    sentences = []
-    for verdict in view.get("judged", ()):
-        bits = ", ".join(f"{bit} {'yes' if verdict[bit] else 'no'}" for bit in BITS if bit in verdict)
-        reason = bits or code_span(verdict.get("reason", ["no verdict"])[0])
-        sentences.append(f" Judge {visible(verdict['judge'][0])}: {reason}.")
-    return "".join(sentences)
+    verdict = "Open-ended: a judge decides."
+    if action is not None:
+        verdict = f"Read as {visible(action)}: suggestion side {turn['option']}, category side {turn['category']}."
+    name = f"turn {turn['turn'] + 1} · {visible(action or 'free answer')}"
+    shown = uris[picture] if isinstance(picture, int) else picture
+    return TurnText(name, question, code_block(texts[turn["reply"]] + cut), verdict, shown)

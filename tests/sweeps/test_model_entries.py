@@ -38,7 +38,7 @@ def test_gpus_are_whole_or_a_share(gpus, kept):
         ({"backend": "transformers", "tools": "hermes"}, 'write "text", or leave it out'),
         ({"gpus": 0.5, "options": {"gpu_memory_utilization": 0.6}}, "write at most 0.5"),
         ({"backend": "transformers", "options": {"batch_invariant": True}}, "is a mode of vLLM"),
-        ({"options": {"batch_invariant": False}}, "write true, or leave it out"),
+        ({"options": {"batch_invariant": False}}, "write true with that backend, or leave it out"),
     ],
 )  # fmt: skip
 def test_a_wrong_entry_is_a_sentence(fields, reason):

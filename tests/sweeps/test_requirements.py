@@ -31,7 +31,7 @@ def sweep(**fields):
 
 @pytest.mark.parametrize(("requirements", "reason"), REFUSED)
 def test_refusal_names_file_key_and_reason(requirements, reason):
-    with pytest.raises(SweepError, match=f"(?s)mine.toml: model 1: requirements.* = .*{reason}"):
+    with pytest.raises(SweepError, match=f"(?s)mine.toml: model 1: requirements.*{reason}"):
         sweep(requirements=requirements)
 
 

@@ -8,7 +8,6 @@ import pytest
 from envs import stimulus
 from sweeps import wordings
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
-from sweeps.engine_options import EXECUTOR, MOST_GPUS, STAGES, WIDTH, wrong_stages
 from sweeps.load import SweepError, build
 from sweeps.model import ModelSpec
 from sweeps.sections import Precision
@@ -74,34 +73,6 @@ HISTORY, BLIND, SYSTEM = CONDITIONS["history"], VARIANTS["text-only"], Condition
 )  # fmt: skip
 def test_a_cell_exists_or_says_why_not(fields, scenario, condition, protocol, reason):
     assert unplayable_reason(entry(**fields), scenario, condition, (), protocol) == reason
-
-
-# -- stages and options ------------------------------------------------------------------------------------------------
-NODE = f"a node has 8 GPUs at most, so gpus = {{}} needs options.{STAGES} = {{}}, which splits a replica over nodes"
-ONE_NODE = "backend transformers has all GPUs of a replica on one node; write gpus = 8 or less without"
-ONE_NODE += f' {STAGES}, or backend = "vllm"'
-
-
-@pytest.mark.parametrize(
-    ("backend", "gpus", "options", "reason"),
-    [
-        ("vllm", 1, {}, ""), ("vllm", 8, {}, ""), ("vllm", 16, {STAGES: 2}, ""), ("vllm", 16, {STAGES: 2, WIDTH: 8}, ""),
-        ("vllm", 9, {}, NODE.format(9, 2)), ("vllm", 17, {STAGES: 2}, NODE.format(17, 3)), ("vllm", 64, {}, NODE.format(64, 8)),
-        *(("vllm", 8, {STAGES: stages}, f"{STAGES} = {stages!r} is no number of stages; write 2 or more, or leave it out")
-          for stages in (0, "2", True)),
-        ("vllm", 8, {STAGES: 1}, ""), ("vllm", 1, {STAGES: 2}, ""),
-        ("vllm", 8, {EXECUTOR: "ray"},
-         f'{EXECUTOR} = "ray" is set automatically for a replica on several nodes; leave it out'),
-        ("vllm", 8, {EXECUTOR: "mp"}, ""),
-        ("vllm", 9, {STAGES: 2}, f"gpus = 9 counts the GPUs of all stages; with {STAGES} = 2, write a multiple of 2"),
-        ("vllm", 16, {STAGES: 2, WIDTH: 4}, f"{WIDTH} = 4 does not make gpus = 16 in 2 stages; leave {WIDTH} out"),
-        ("transformers", 8, {}, ""), ("transformers", 9, {}, ONE_NODE), ("transformers", 2, {STAGES: 2}, ONE_NODE),
-        ("openai", 0, {}, ""),
-        ("openai", 9, {}, f"a service has no GPUs here; leave gpus and options.{STAGES} out, and give them to the server itself"),
-    ],
-)  # fmt: skip
-def test_a_replica_is_spread_over_nodes_in_stages(backend, gpus, options, reason):
-    assert wrong_stages(backend, gpus, options) == reason and MOST_GPUS == 64
 
 
 # -- ids ---------------------------------------------------------------------------------------------------------------

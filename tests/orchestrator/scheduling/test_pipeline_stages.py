@@ -130,14 +130,14 @@ def sweep(**entry):
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ({"gpus": 16}, "gpus = 16 needs options.pipeline_parallel_size = 2, which splits a replica over nodes"),
-        ({"gpus": 9, "options": {"pipeline_parallel_size": 2}}, "with pipeline_parallel_size = 2, write a multiple of 2"),
+        ({"gpus": 16}, "gpus = 16 does not fit pipeline_parallel_size = 1"),
+        ({"gpus": 9, "options": {"pipeline_parallel_size": 2}}, "gpus = 9 does not fit pipeline_parallel_size = 2"),
         ({"options": {"pipeline_parallel_size": "2"}}, "pipeline_parallel_size = '2' is no number of stages"),
         ({"gpus": 4, "options": {"pipeline_parallel_size": 2, "tensor_parallel_size": 4}}, "leave tensor_parallel_size out"),
         ({"options": {"distributed_executor_backend": "ray"}}, "is set automatically for a replica on several nodes"),
-        ({"gpus": 16, "backend": "transformers"}, "backend transformers has all GPUs of a replica on one node"),
-        ({"gpus": 16, "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}, "a service has no GPUs here"),
-        ({"options": {"pipeline_parallel_size": 2}, "backend": "openai"}, "give them to the server itself"),
+        ({"gpus": 16, "backend": "transformers"}, "only vLLM has replicas on several nodes"),
+        ({"gpus": 16, "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}, "write gpus = 8 or less"),
+        ({"options": {"pipeline_parallel_size": 2}, "backend": "openai"}, "without pipeline_parallel_size"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_split_is_refused_in_one_sentence(entry, words):
