@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from actors.engine.backend import Backend, Request
+from actors.engine.backend import Backend
 from actors.engine.baselines import Baseline
 from actors.engine.vllm.batch_invariance import enable_batch_invariance
 from sweeps.engine_options import STAGES
@@ -61,21 +61,8 @@ def _open(model: ModelSpec, data: Path) -> Backend:
             raise ValueError(f"{model.name} is a person, who plays with `proactive-sweep play`, not in a sweep")
 
 
-async def token_ids(model: ModelSpec, data: Path, request: Request) -> list[int]:
-    """Return the token ids of a prompt for a model of backend vllm or transformers, pictures expanded.
-
-    Raises OSError, ValueError or ImportError if the processor cannot be built, and its errors for a refused prompt or picture.
-    """
-    backend = open_without_weights(model, data)
-    try:
-        ids: list[int] = await backend.token_ids(request)
-        return ids
-    finally:
-        await backend.close()
-
-
 def open_without_weights(model: ModelSpec, data: Path) -> Any:
-    """Return a backend without weights: ``token_ids`` and ``close`` work, ``reply`` does not; raises as ``token_ids``."""
+    """Return a backend without weights: ``token_ids`` and ``close`` work, ``reply`` does not; raises as the engine does."""
     for name, value in OFFLINE.items():
         os.environ.setdefault(name, value)
     model = resolve_source(model)

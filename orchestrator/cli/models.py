@@ -35,8 +35,7 @@ Prompt = Annotated[
     str,
     typer.Option(
         metavar="ADDRESS",
-        help="Only print the input of SCENARIO/ID, such as ROD/17, ROD/17/hint, ROD/17/hint/1 (turn 1) or ROD/17/hint-oeg; "
-        "with --json its token ids.",
+        help="Only print the input of SCENARIO/ID, such as ROD/17, ROD/17/hint, ROD/17/hint/1 (turn 1) or ROD/17/hint-oeg.",
     ),
 ]
 FlipRate = Annotated[
@@ -91,7 +90,7 @@ def try_models(
         from orchestrator.cli.prompt import print_prompt
 
         benchmark = data or Path("outputs/demo-data")
-        print_prompt(prompt, models[0] if models else "", sweep, benchmark, judge, backend, as_json)
+        print_prompt(prompt, models[0] if models else "", sweep, benchmark, judge, backend)
     elif flip_rate is not None:
         if len(models) != 1:
             raise UserError("--flip-rate takes one run folder: models try DIR --flip-rate 5")

@@ -1,6 +1,5 @@
-"""``models try --prompt``: the input of a model or judge, as text or as its engine's token ids."""
+"""``models try --prompt``: the input of a model or judge as text."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -9,9 +8,7 @@ from envs.errors import UserError
 from sweeps.protocol import ZERO_SHOT, Protocol
 
 
-def print_prompt(
-    address: str, model: str, sweep: Path | None, data: Path, judge: str, backend: str, as_json: bool
-) -> None:
+def print_prompt(address: str, model: str, sweep: Path | None, data: Path, judge: str, backend: str) -> None:
     """Print the exact input at an address, with file names in place of pictures."""
     from orchestrator.inspection import prompt_preview as preview
     from orchestrator.inspection.checkpoint_entry import checkpoint_spec, own_entry
@@ -28,11 +25,6 @@ def print_prompt(
         raise UserError(str(reason)) from None
     reader = judge_spec.model if judge_spec else cell.model
     has_template = bool(model or judge_spec)
-    if as_json:
-        if not has_template:
-            raise UserError("token ids need a model: name one, or the folder of a checkpoint")
-        print(json.dumps(preview.token_ids(reader, data, request)))
-        return
     text = preview.apply_chat_template(reader, request) if has_template else None
     if has_template and text is None and reader.backend != "builtin":
         print(f"{reader.name} is not on this disk: showing the conversation without its chat template", file=sys.stderr)

@@ -7,20 +7,18 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from actors.engine.backend import BackendError, Message, Request
+from actors.engine.backend import Message, Request
 from actors.engine.chat_format import function_schema
 from actors.playing.judge import judge_prompt
 from actors.playing.play import play
 from actors.playing.prompts import apply_condition, examples
 from actors.playing.turn_judge import TurnJudge
-from actors.text.printable import first_line
 from actors.trial.certify import Recorder
 from envs.bad_lines import Problem, skipped_note
 from envs.chance import episode_seed
 from envs.foreign_suggestions import with_suggestion_pool, with_swapped_pictures
-from envs.render import UnreadablePicture
 from envs.samples import BadData, is_evaluated, load_samples
 from envs.types import Sample
 from sweeps.load import SweepError
@@ -117,21 +115,3 @@ def apply_chat_template(model: ModelSpec, request: Request) -> str | None:
     except ModuleNotFoundError:
         return None
     return template_text(model, request.messages, list(map(function_schema, request.tools)))
-
-
-def token_ids(model: ModelSpec, data: Path, request: Request) -> dict[str, Any]:
-    """Return the engine's tokens for a request: ``{"model", "backend", "tokens", "ids"}``.
-
-    Raises SweepError for an engine that is not available, BadData for a refused prompt or picture.
-    """
-    if not model.is_local:
-        raise SweepError(f"{model.name} runs on {model.backend}, which has no token ids here; use transformers or vllm")
-    from actors.engine.registry import token_ids as tokenize
-
-    try:
-        ids = asyncio.run(tokenize(model, data, request))
-    except (BackendError, UnreadablePicture) as refusal:
-        raise BadData(str(refusal)) from None
-    except (OSError, ValueError, TypeError, ImportError) as problem:
-        raise SweepError(f"{model.name}: {first_line(problem)[:300]}") from None
-    return {"model": model.name, "backend": model.backend, "tokens": len(ids), "ids": ids}

@@ -103,7 +103,6 @@ def test_what_left_is_refused_with_what_to_type(typed: str) -> None:
         (("models", "try", "--flip-rate", "5"), "takes one run folder"),
         (("models", "try", "--prompt", "QD"), "SCENARIO/ID"),
         (("models", "try", "--prompt", "QD/1/zero-shot-oeg", "--judge", "nobody"), "nobody"),
-        (("models", "try", "--prompt", "QD/0/zero-shot", "--json", "--data", "{data}"), "need a model"),
         (("export", "x", "--to", "csv", "--nonsense"), "No such option"),
     ],
 )
