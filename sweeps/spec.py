@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from envs.types import Mode
-from sweeps.conditions import Condition
+from sweeps.conditions import CONDITIONS, Condition
 from sweeps.model import ModelSpec as ModelSpec
 from sweeps.protocol import Protocol as Protocol
 from sweeps.sampling import Completed, Sampling, Whole
@@ -17,8 +17,8 @@ from sweeps.sections import Cluster, Evidence, Precision, Replicates, Staging, T
 from sweeps.unplayable import Only, unplayable_reason
 from sweeps.values import NAME, Frozen, digest
 
-SCHEMES = ("hf", "http", "https", "s3", "gs")
-"""Schemes of data addresses."""
+SCHEMES = ("http", "https", "hf", "s3", "gs")
+"""Schemes of data addresses; run folders of 0.2.0 have the first two."""
 Entry = TypeVar("Entry")
 Names = Annotated[tuple[Entry, ...], Field(min_length=1)]
 
@@ -109,7 +109,7 @@ class Sweep(Frozen):
     name: Annotated[str, Field(pattern=NAME)]
     data: str
     """The benchmark folder (seven JSONL files and their picture folders), or the address that each node downloads it from
-    (``hf://OWNER/NAME[@REVISION][/FOLDER]``, ``https://HOST/FOLDER``, ``s3://BUCKET/FOLDER``, ``gs://BUCKET/FOLDER``)."""
+    (``hf://OWNER/NAME[@REVISION][/FOLDER]``, ``s3://BUCKET/FOLDER``, ``gs://BUCKET/FOLDER``)."""
     output: str = ""
     """The run folder; default ``outputs/<name>``."""
     faithful: Annotated[bool, Field(strict=True)] = False
@@ -147,7 +147,7 @@ class Sweep(Frozen):
     def _check_address(cls, value: str) -> str:
         scheme, separator, rest = value.partition("://")
         if separator and scheme not in SCHEMES:
-            raise ValueError(f"is neither a folder nor an address that begins with {', '.join(SCHEMES)}://")
+            raise ValueError(f"is neither a folder nor an address that begins with {', '.join(SCHEMES[-3:])}://")
         if separator and scheme != "hf" and ("@" in rest.split("/")[0] or "?" in rest):
             raise ValueError("must hold no password and no signature, because the run folder stores the address")
         return value
@@ -218,6 +218,12 @@ class Sweep(Frozen):
     def selection_for(self, protocol: Protocol) -> Selection:
         """Return the selection of a protocol's samples."""
         return self.open_ended.selection if protocol.is_open_ended else self.selection
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """Return its conditions, protocols and measures that are not the paper's."""
+        conditions = (condition.name for condition in self.conditions if condition.name not in CONDITIONS)
+        return (*conditions, *(p.label for p in self.protocols if p is Protocol.TOOLS), *self.measures)
 
     @property
     def turn_judge(self) -> Judge | None:

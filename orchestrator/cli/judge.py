@@ -13,9 +13,7 @@ from orchestrator.monitoring.console import show
 from orchestrator.report.scores import judge_agreement
 from orchestrator.storage.run_folder import stored_sweep
 
-Settings = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the \\[judge] table.")
-]
+Settings = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the [judge] table.")]
 Labels = Annotated[
     Path | None,
     typer.Option(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from envs.errors import UserError
 from envs.installed import PackageError
@@ -15,30 +15,10 @@ from orchestrator.cli.removed import removed_sentence
 from orchestrator.cli.user_errors import path_of, report_user_errors
 
 
-def omit_types(parameters: list[Any]) -> list[Any]:
-    """Return parameters that help shows without ``<bool>`` for flags and ``<list[Path]>`` for arguments."""
-    for parameter in parameters:
-        if parameter.param_type_name == "argument" or parameter.is_flag:
-            parameter.display_type_rich = lambda *_, **__: None
-    return parameters
-
-
-class Command(TyperCommand):
-    """A command whose help names types only where they tell something."""
-
-    def get_params(self, ctx: Any) -> Any:
-        """Return the command's parameters and ``--help``."""
-        return omit_types(super().get_params(ctx))
-
-
 class Commands(TyperGroup):
     """The commands; user errors become one sentence wherever they are raised, also while arguments are parsed."""
 
     is_listing = False
-
-    def get_params(self, ctx: Any) -> Any:
-        """Return the group's parameters and ``--help``."""
-        return omit_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was typed."""
@@ -56,11 +36,16 @@ class Commands(TyperGroup):
         command = super().get_command(ctx, cmd_name)
         return command if self.is_listing or command is None else load(command)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the list of commands."""
-        self.is_listing = True
-        super().format_help(ctx, formatter)
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, each under the panel that it is in."""
+        self.is_listing, panels = True, dict[str, list[tuple[str, str]]]()
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            panels.setdefault(command.rich_help_panel or "Commands", []).append((name, command.help or ""))
         self.is_listing = False
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
 
 
 def defer(target: str) -> Callable[[], None]:
@@ -89,12 +74,15 @@ def load(command: Any) -> Any:
     """Return the command of a stand-in, and any other as it is; raises PackageError if it cannot be imported."""
     if target := getattr(command.callback, "target", ""):
         module, _, function = target.partition(":")
-        program = typer.Typer(add_completion=False)
+        program = typer.Typer(add_completion=False, rich_markup_mode=None)
         try:
-            program.command(command.name, cls=Command)(getattr(importlib.import_module(module), function))
+            program.command(command.name)(getattr(importlib.import_module(module), function))
         except Exception as problem:  # a foreign module may raise anything
             if module.startswith("orchestrator."):
                 raise
             raise PackageError(f"the command {command.name} cannot be imported from {target} ({problem})") from problem
         command = typer.main.get_command(program)
+        for parameter in command.params:
+            if parameter.param_type_name == "argument":
+                parameter.display_type_rich = lambda *_, **__: ""  # its metavar says enough
     return command

@@ -31,6 +31,8 @@ MEASURES = {
     "loops": "percent of episodes that end at the turn limit",
 }
 """Measures of every table."""
+PAPERS = ("acc", "ps")
+"""Those that the paper reports."""
 
 
 def models() -> Rows:
@@ -78,22 +80,34 @@ def conditions() -> Rows:
     from sweeps.conditions import CONDITIONS, VARIANTS
 
     return [
-        {"name": name, "scenarios": list(condition.scenarios) or ["all"], "what it does": condition.description}
-        for name, condition in {**CONDITIONS, **VARIANTS}.items()
+        {
+            "name": name,
+            "of": _origin(name in CONDITIONS),
+            "scenarios": list(own.scenarios) or ["all"],
+            "what it does": own.description,
+        }
+        for name, own in {**CONDITIONS, **VARIANTS}.items()
     ]
+
+
+def _origin(is_papers: bool) -> str:
+    return "paper" if is_papers else "extension"
 
 
 def measures() -> Rows:
     """Return the measures of every table and those of installed packages, which a sweep names under ``measures``."""
     from sweeps import packages
 
-    rows: Rows = [{"name": name, "what it is": text, "package": ""} for name, text in MEASURES.items()]
+    rows: Rows = [
+        {"name": name, "of": _origin(name in PAPERS), "what it is": text, "package": ""}
+        for name, text in MEASURES.items()
+    ]
     for name, offer in packages.measures().items():
         try:
             text = (load_function("measure", name).__doc__ or "").partition("\n")[0]
         except PackageError as problem:
             text = str(problem)
-        rows.append({"name": name, "what it is": text, "package": _provider(offer)})
+        rows.append({"name": name, "of": _origin(False), "what it is": text, "package": _provider(offer)})
     return rows
 
 

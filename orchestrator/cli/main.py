@@ -61,11 +61,11 @@ def common(
 
 def build_app() -> typer.Typer:
     """Return the command line of the core."""
-    program = typer.Typer(
-        cls=Commands, help=HELP, callback=common, no_args_is_help=True, pretty_exceptions_enable=False
-    )
+    # plain help: rich would take half of the time of `--help`
+    shared: dict[str, Any] = {"cls": Commands, "no_args_is_help": True, "rich_markup_mode": None}
+    program = typer.Typer(help=HELP, callback=common, pretty_exceptions_enable=False, **shared)
     for name, text in GROUPS.items():
-        group = typer.Typer(cls=Commands, help=text, no_args_is_help=True)
+        group = typer.Typer(help=text, **shared)
         program.add_typer(group, name=name, rich_help_panel="Start")
     for panel, commands in COMMANDS.items():
         for name, target in commands.items():

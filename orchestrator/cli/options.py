@@ -89,7 +89,7 @@ ModelSources = Annotated[
     typer.Option(
         "--model",
         metavar="MODEL",
-        help="Also this model: a checkpoint's folder, a Hub id, http://HOST/v1#NAME, or a file with \\[\\[model]]; may repeat.",
+        help="Also this model: a checkpoint's folder, a Hub id, http://HOST/v1#NAME, or a file with [[model]]; may repeat.",
     ),
 ]
 Update = Annotated[bool, typer.Option("--update", help="Resume in a folder that has another configuration.")]

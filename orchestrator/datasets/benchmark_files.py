@@ -51,7 +51,7 @@ def bring_scenarios(
     loose = [name for name in files if "/" in name and name.partition("/")[0] in folders]
     if outside := [name for name in loose if ".." in name.split("/") or "\0" in name]:
         raise FetchError(f"the listing names {outside[0][:200]!r}, which would land outside the folder")
-    archives = list(_needed_archives(source, files, folders, home, hint, say))
+    archives = list(_needed_archives(source, files, folders, home, say))
     packed = [archive.size for archive in archives]
     extracted = sum(sum(archive.wanted.values()) for archive in archives) + sum(files[name] for name in loose)
     if archives or loose:
@@ -85,13 +85,13 @@ def _require_space(folder: Path, need: int, hint: str, say: Say) -> None:
 
 
 def _needed_archives(
-    source: RemoteFolder, files: Mapping[str, int], folders: Collection[str], home: Path, hint: str, say: Say
+    source: RemoteFolder, files: Mapping[str, int], folders: Collection[str], home: Path, say: Say
 ) -> Iterator[Archive]:
-    """Yield the archives with needed pictures that are not in place; one that cannot be read from afar is downloaded first."""
+    """Yield the archives with needed pictures that are not in place."""
     for name in (name for name in files if name.endswith(".zip") and "/" not in name):
         wanted = {
             entry.filename: entry.file_size
-            for entry in _read_entries(source, name, files[name], home, hint)
+            for entry in _read_entries(source, name, files[name])
             if entry.filename.removeprefix(PREFIX).partition("/")[0] in folders and not is_in_place(home, entry)
         }
         if wanted:
@@ -99,19 +99,9 @@ def _needed_archives(
             yield Archive(name, files[name], wanted)
 
 
-def _read_entries(source: RemoteFolder, name: str, size: int, home: Path, hint: str) -> list[zipfile.ZipInfo]:
-    try:
-        with fetch_errors(name, source.address.who), source.open(name) as remote:
-            return read_entries(remote, size, name)
-    except FetchError:  # a server without ranges
-        _require_space(home, size, hint, lambda line: None)
-        path = source.download(name, size, home / ARRIVING / name)
-    try:
-        with path.open("rb") as content:
-            return read_entries(content, size, name)
-    except BadArchive:
-        path.unlink()
-        raise
+def _read_entries(source: RemoteFolder, name: str, size: int) -> list[zipfile.ZipInfo]:
+    with fetch_errors(name, source.address.who), source.open(name) as remote:
+        return read_entries(remote, size, name)
 
 
 def _unpack(source: RemoteFolder, archive: Archive, home: Path, say: Say, keep: bool) -> None:
@@ -119,7 +109,7 @@ def _unpack(source: RemoteFolder, archive: Archive, home: Path, say: Say, keep: 
     path = source.download(archive.name, archive.size, (home if keep else home / ARRIVING) / archive.name)
     say(f"{archive.name}: extracting {len(archive.wanted):,} files, {sum(archive.wanted.values()) / 1e9:.2f} GB")
     try:
-        unzip(path, home, archive.wanted.__contains__, say)
+        unzip(path, home, archive.wanted.__contains__)
     except BadArchive as problem:
         shutil.rmtree(home / ARRIVING, ignore_errors=True)
         path.unlink(missing_ok=True)

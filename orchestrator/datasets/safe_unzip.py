@@ -7,7 +7,6 @@ import errno
 import os
 import shutil
 import stat
-import time
 import zipfile
 import zlib
 from collections import Counter
@@ -29,8 +28,6 @@ SMALL = 1 << 20
 """Bytes up to which a file may grow by any factor, as a blank picture does."""
 MAX_NAME, MAX_PART = 1024, 200
 """Bytes of a name, and of each part of it: file systems take 255, and a file has a longer name while it arrives."""
-PROGRESS_INTERVAL_S = 5.0
-"""Seconds between two lines about progress."""
 PREFIX = "test/"
 """A top folder that an archive may have and its files lose."""
 
@@ -71,17 +68,17 @@ def is_in_place(home: Path, entry: zipfile.ZipInfo) -> bool:
     return path.is_file() and not path.is_symlink() and path.stat().st_size == entry.file_size
 
 
-def unzip(path: Path, home: Path, wanted: Callable[[str], bool], say: Callable[[str], None] = print) -> None:
+def unzip(path: Path, home: Path, wanted: Callable[[str], bool]) -> None:
     """Extract the files whose names are ``wanted``; one that is in place is kept, so a second call resumes the first.
 
     Raises BadArchive for a hostile or damaged archive (before anything is written, if its directory shows it), OSError
     for a full disk.
     """
-    root, printed = Path(os.path.realpath(home)), time.monotonic()
+    root = Path(os.path.realpath(home))
     with path.open("rb") as content, _archive_errors(path.name):
-        chosen = [entry for entry in read_entries(content, path.stat().st_size, path.name) if wanted(entry.filename)]
+        entries = read_entries(content, path.stat().st_size, path.name)
         with zipfile.ZipFile(content) as archive:
-            for number, entry in enumerate(chosen, 1):
+            for entry in (entry for entry in entries if wanted(entry.filename)):
                 target = target_path(root, entry)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if not Path(os.path.realpath(target.parent)).is_relative_to(root):
@@ -90,9 +87,6 @@ def unzip(path: Path, home: Path, wanted: Callable[[str], bool], say: Callable[[
                     )
                 if not is_in_place(root, entry):
                     _extract(archive, entry, target)
-                if time.monotonic() - printed > PROGRESS_INTERVAL_S:
-                    printed = time.monotonic()
-                    say(f"{path.name}: {number:,} of {len(chosen):,} files extracted")
 
 
 @contextmanager
@@ -155,10 +149,8 @@ def _extract(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> No
             shutil.copyfileobj(
                 packed, out
             )  # zipfile reads no more than the size that was checked, and compares the sum
-    except BaseException:
+        if partial.stat().st_size != entry.file_size:
+            raise zipfile.BadZipFile(f"{entry.filename[:200]!r} should have {entry.file_size:,} bytes")
+        partial.replace(path)
+    finally:
         partial.unlink(missing_ok=True)
-        raise
-    if partial.stat().st_size != entry.file_size:
-        partial.unlink()
-        raise zipfile.BadZipFile(f"{entry.filename[:200]!r} should have {entry.file_size:,} bytes")
-    partial.replace(path)

@@ -1,21 +1,16 @@
-"""Data addresses: folders of the Hub, a web server or a bucket, read through their fsspec file systems.
+"""Data addresses: folders of the Hub or of a bucket, read through their fsspec file systems.
 
 An address names one state of the data: the Hub's is pinned to a commit; data at other addresses must not change.
 """
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache
-from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
 
 from orchestrator.datasets.remote_files import FetchError, fetch_errors, short_message
 
 HUB = re.compile(r"hf://(?:datasets/)?([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.*))?")
-READ_TIMEOUT_S = 60
-"""Seconds of silence after which a web server counts as failed."""
 ARRIVING = ".arriving"
 """Subfolder of downloads that are not in place yet."""
 
@@ -44,7 +39,7 @@ class Address:
     @property
     def who(self) -> str:
         """The service's name in messages."""
-        return {"hf": "the Hub", "http": "the server", "https": "the server"}.get(self.scheme, "the bucket")
+        return "the Hub" if self.scheme == "hf" else "the bucket"
 
 
 def parse_address(data: str) -> Address | None:
@@ -74,34 +69,33 @@ class RemoteFolder:
     """The files of one pinned address, for a local folder ``home``; methods raise FetchError if a request fails."""
 
     def __init__(self, address: Address, home: Path) -> None:
-        self.address, self.arriving, self.root = address, home / ARRIVING, address.location
-        self.is_web = address.scheme in ("http", "https")
+        self.address, self.arriving = address, home / ARRIVING
+        if address.scheme in ("http", "https"):
+            raise FetchError(
+                f"{address}: 0.2.0 was the last that read web folders; download it, and name the folder as data"
+            )
         with fetch_errors(str(address), address.who):
             if address.scheme == "hf":
                 from huggingface_hub import HfFileSystem
 
                 self.fs: Any = HfFileSystem()
-                self.root = f"datasets/{address.location}@{address.revision}/{address.folder}".rstrip("/")
-            elif self.is_web:
-                self.fs = _web_file_system()
+                root = f"datasets/{address.location}@{address.revision}/{address.folder}"
             else:
                 from fsspec.core import url_to_fs
 
                 self.fs, root = url_to_fs(address.location)
-                self.root = str(root).rstrip("/")
+        self.root = str(root).rstrip("/")
 
     def files(self) -> dict[str, int]:
         """Return the size in bytes of every file by its path in the folder."""
         with fetch_errors(str(self.address), self.address.who):
-            if self.is_web:
-                return self._linked_files()
             self.fs.invalidate_cache()
             details = self.fs.find(self.root, detail=True)
             return {path.removeprefix(f"{self.root}/"): int(details[path]["size"]) for path in sorted(details)}
 
     def open(self, name: str) -> Any:
         """Open a file for random access, without downloading it."""
-        return self.fs.open(self._path(name), "rb", block_size=1 << 20)
+        return self.fs.open(f"{self.root}/{name}", "rb", block_size=1 << 20)
 
     def download(self, name: str, size: int, target: Path) -> Path:
         """Download a file to ``target``, which gets its name only when it is complete; a broken download of the Hub resumes."""
@@ -113,7 +107,7 @@ class RemoteFolder:
             if self.address.scheme == "hf":
                 part = self._resume(name)
             else:
-                self.fs.get_file(self._path(name), str(part))
+                self.fs.get_file(f"{self.root}/{name}", str(part))
         except Exception as problem:  # whatever the network stack raises
             raise FetchError(f"{name} broke off ({short_message(problem)}); rerun the same command to resume") from None
         if (arrived := part.stat().st_size) != size:
@@ -128,25 +122,3 @@ class RemoteFolder:
         path = f"{self.address.folder}/{name}".lstrip("/")
         request: Any = {"repo_type": "dataset", "revision": self.address.revision, "local_dir": self.arriving}
         return Path(hf_hub_download(self.address.location, path, **request))
-
-    def _path(self, name: str) -> str:
-        return f"{self.root}/{quote(name) if self.is_web else name}"
-
-    def _linked_files(self) -> dict[str, int]:
-        """Return the sizes of the JSONL files and archives that the server's page of the folder links to."""
-        links = (unquote(urlsplit(unescape(link)).path) for link in self.fs.ls(f"{self.root}/", detail=False))
-        names = sorted({link.rpartition("/")[2] for link in links if link.endswith((".jsonl", ".zip"))})
-        sizes = {name: self.fs.info(self._path(name))["size"] for name in names}
-        if unknown := [name for name, size in sizes.items() if size is None]:
-            raise FetchError(f"{self.root}/{unknown[0]}: the server sends no size")
-        return sizes
-
-
-@cache
-def _web_file_system() -> Any:
-    """Return fsspec's file system of web servers, with proxies from the environment and a timeout on silence only."""
-    import aiohttp
-    from fsspec.implementations.http import HTTPFileSystem
-
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=READ_TIMEOUT_S, sock_read=READ_TIMEOUT_S)
-    return HTTPFileSystem(encoded=True, client_kwargs={"trust_env": True, "timeout": timeout})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -32,6 +33,8 @@ class Hub:
         """Path -> bytes sent of it, looks into its directory apart."""
         self.busy = 0
         """So many next requests are answered with 503."""
+        self.pace = 0.0
+        """Seconds between two parts of a file that is downloaded whole."""
         self.address = ""
 
     def tree(self) -> list[dict[str, object]]:
@@ -125,7 +128,9 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one serve
                 part = bytes(byte ^ 255 for byte in part[:10]) + part[10:]
             cuts = hub.cuts.get(name)
             cut = cuts.pop(0) if cuts and not ranged else len(part)
-            self.wfile.write(part[:cut])
+            for at in range(0, cut, 1 << 14):
+                self.wfile.write(part[at : min(cut, at + (1 << 14))])
+                time.sleep(0 if ranged else hub.pace)
             if not ranged:
                 hub.sent[name] = hub.sent.get(name, 0) + len(part[:cut])
             if cut < len(part):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from actors.text.printable import list_first
 from actors.trial.certificate import ENGINES
 from orchestrator.inspection.certificate import footnotes, read_certificates
 from orchestrator.report.run_data import RunData
@@ -18,8 +19,9 @@ NO_CERTIFICATE = "missing"
 
 
 def input_notes(sweep: Sweep, folder: Path) -> list[str]:
-    """Return sentences on models whose input is not certified to equal the package's, or that have packages of their own."""
-    return footnotes(sweep.models, read_certificates(folder))
+    """Return sentences on what extends the paper's protocol, and on models whose input is not certified to be the package's."""
+    extensions = f"Extensions of the paper's protocol: {list_first(sweep.extensions)}."
+    return [*([extensions] if sweep.extensions else []), *footnotes(sweep.models, read_certificates(folder))]
 
 
 def joint_input_notes(runs: Mapping[str, RunData]) -> list[str]:

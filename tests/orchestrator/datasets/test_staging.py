@@ -1,7 +1,5 @@
 """Data by address: each of two local nodes brings itself what it needs, once, and plays as from a plain folder."""
 
-import collections
-import functools
 import json
 import os
 import shutil
@@ -10,8 +8,6 @@ import subprocess
 import sys
 import time
 import zipfile
-from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -21,7 +17,6 @@ from orchestrator.datasets.safe_unzip import BadArchive
 from orchestrator.datasets.sources import parse_address
 from orchestrator.datasets.staging import stage
 from sweeps.load import SweepError, build
-from tests import loopback
 from tests.conftest import ENVIRONMENT, PYTHONPATH, ROOT, Cli
 from tests.orchestrator.hubserver import COMMIT, Hub, serving
 
@@ -31,33 +26,10 @@ LINES = "QuickDraw_preprocessed.jsonl"
 USED = {"scenarios": ["QD", "ROD"], "conditions": ["zero-shot"], "name": "staged"}
 
 
-@contextmanager
-def web(folder: Path, pace: float = 0.0):
-    """A plain web server of a folder that knows no ranges; counts whole downloads by name."""
-    gets: collections.Counter[str] = collections.Counter()
-
-    class Handler(SimpleHTTPRequestHandler):
-        def log_message(self, *args):
-            """Say nothing."""
-
-        def do_GET(self):
-            gets[self.path.rpartition("/")[2]] += 1
-            super().do_GET()
-
-        def copyfile(self, source, outputfile):
-            while chunk := source.read(1 << 14):
-                outputfile.write(chunk)
-                time.sleep(pace)
-
-    with loopback.serving(functools.partial(Handler, directory=str(folder))) as address:
-        yield f"{address}/test", gets
-
-
 @pytest.fixture
-def plain(monkeypatch):
-    """No proxy between a test and its server."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+def hub(published):
+    with serving(Hub(published, DATASET)) as running:
+        yield running
 
 
 def same_files(home: Path, demo: Path, tops: tuple[str, ...]) -> bool:
@@ -65,21 +37,7 @@ def same_files(home: Path, demo: Path, tops: tuple[str, ...]) -> bool:
     return bool(files) and all((home / p.relative_to(demo)).read_bytes() == p.read_bytes() for p in files)
 
 
-def test_a_web_folder_is_staged_once_and_only_what_is_needed(published, demo_data, tmp_path, plain):
-    messages: list[str] = []
-    with web(published) as (url, gets):
-        home = stage(url, ["QD"], str(tmp_path), messages.append)
-        first = dict(gets)
-        assert stage(url, ["QD"], str(tmp_path), messages.append) == home
-
-    assert same_files(home, demo_data, ("QuickDraw",)) and (home / "QD.complete").exists()
-    assert [path.name for path in home.iterdir() if path.is_dir()] == ["QuickDraw"], "more than was asked for"
-    assert first == dict(gets), "a second call fetched again"
-    assert any("GB are free" in line for line in messages) and messages[-1].endswith("is staged already")
-    assert not list(home.rglob("*.zip"))
-
-
-def test_a_damaged_archive_is_a_sentence_and_leaves_whole_files(published, demo_data, tmp_path, plain):
+def test_a_damaged_archive_is_a_sentence_and_leaves_whole_files(published, demo_data, tmp_path):
     bad = tmp_path / "bad/test"
     shutil.copytree(published / "test", bad)
     for archive in bad.glob("*.zip"):
@@ -89,38 +47,45 @@ def test_a_damaged_archive_is_a_sentence_and_leaves_whole_files(published, demo_
         half = slice(end // 2, end - 100)  # good pictures come first, damaged ones after them
         content[half] = bytes(byte ^ 255 for byte in content[half])
         archive.write_bytes(content)
-    with web(bad.parent) as (url, _):
-        with pytest.raises(BadArchive, match=r"data\d\.zip.*damaged.*same command fetches it again"):
-            stage(url, ["QD", "ROD"], str(tmp_path / "cache"), print)
-        assert not list((tmp_path / "cache").rglob("*.zip")) and not list((tmp_path / "cache").rglob("*.part"))
-        (home,) = (tmp_path / "cache/data").iterdir()
-        for path in home.rglob("*.jpg"):
-            assert path.read_bytes() == (demo_data / path.relative_to(home)).read_bytes()
-        shutil.copytree(published / "test", bad, dirs_exist_ok=True)
-        assert same_files(stage(url, ["QD"], str(tmp_path / "cache"), print), demo_data, ("QuickDraw",))
+    address = bad.as_uri()
+    with pytest.raises(BadArchive, match=r"data\d\.zip.*damaged.*same command fetches it again"):
+        stage(address, ["QD", "ROD"], str(tmp_path / "cache"), print)
+    assert not list((tmp_path / "cache").rglob("*.zip")) and not list((tmp_path / "cache").rglob("*.part"))
+    (home,) = (tmp_path / "cache/data").iterdir()
+    for path in home.rglob("*.jpg"):
+        assert path.read_bytes() == (demo_data / path.relative_to(home)).read_bytes()
+    shutil.copytree(published / "test", bad, dirs_exist_ok=True)
+    assert same_files(stage(address, ["QD"], str(tmp_path / "cache"), print), demo_data, ("QuickDraw",))
+
+
+def test_a_web_folder_is_refused_with_the_release_that_read_it(tmp_path):
+    with pytest.raises(FetchError, match=r"0\.2\.0 was the last.*name the folder as data"):
+        stage("http://127.0.0.1:9/test", ["QD"], str(tmp_path), print)
 
 
 @pytest.mark.long
-def test_killed_staging_resumes_and_second_one_waits(published, demo_data, tmp_path, plain):
+def test_killed_staging_resumes_and_second_one_waits(hub, demo_data, tmp_path):
     code = "import sys; from orchestrator.datasets.staging import stage; stage(sys.argv[1], ['QD', 'ROD'], sys.argv[2], print)"
 
-    def start_staging(url):
+    hub.pace = 0.05
+
+    def start_staging():
         return subprocess.Popen(
-            [sys.executable, "-c", code, url, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "HF_HUB_OFFLINE": "0", "PYTHONUNBUFFERED": "1"},
+            [sys.executable, "-c", code, f"hf://{DATASET}/test", str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": hub.address, "PYTHONUNBUFFERED": "1",
+                 "NO_PROXY": "127.0.0.1"},
         )  # fmt: skip
 
-    with web(published, pace=0.05) as (url, _):
-        first = start_staging(url)
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.rglob("*.zip*")):
-            assert time.monotonic() < deadline and first.poll() is None
-            time.sleep(0.02)
-        second = start_staging(url)
-        assert "waiting" in second.stdout.readline()
-        first.send_signal(signal.SIGKILL)
-        first.communicate(timeout=30)
-        out, _ = second.communicate(timeout=90)
+    first = start_staging()
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.rglob("*.incomplete")):
+        assert time.monotonic() < deadline and first.poll() is None
+        time.sleep(0.02)
+    second = start_staging()
+    assert "waiting" in second.stdout.readline()
+    first.send_signal(signal.SIGKILL)
+    first.communicate(timeout=30)
+    out, _ = second.communicate(timeout=90)
 
     assert second.returncode == 0, out
     home = next((tmp_path / "data").iterdir())
@@ -162,12 +127,6 @@ def nodes(tmp_path, request):
             yield Cli({**environment, "PYTHONUNBUFFERED": "1"}), caches
         finally:
             cluster.shutdown()
-
-
-@pytest.fixture
-def hub(published):
-    with serving(Hub(published, DATASET)) as running:
-        yield running
 
 
 def sweep(folder: Path, data: object) -> Path:
