@@ -3,6 +3,7 @@
 Equal files give equal records, so that a run folder can compare them.
 """
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -67,7 +68,8 @@ def parse_skipped_lines(content: Any) -> tuple[SkippedLines, ...]:
 
 def refusal(problems: Sequence[Problem], folder: object) -> str:
     """Return why a file is not loaded, and what to type; ``skip_bad`` cannot skip an unreadable file."""
-    rest = f" (and {len(problems) - 1} more: `proactive-sweep data check {folder}` lists them)" if problems[1:] else ""
+    command = f"proactive-sweep data check {shlex.quote(str(folder))}"
+    rest = f" (and {len(problems) - 1} more: `{command}` lists them)" if problems[1:] else ""
     if not all(problem.line for problem in problems):
         return f"{problems[0]}{rest}"
     return (

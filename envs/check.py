@@ -1,5 +1,6 @@
 """``data check``: lists every bad line and every unreadable picture that an episode can show, before a sweep starts."""
 
+import shlex
 import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -64,7 +65,7 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     if not folder.is_dir():
         names = [path.name for path in folder.parent.glob("*/")] if folder.parent.is_dir() else []
         close = [f"did you mean {folder.parent / name}?" for name in get_close_matches(folder.name, names, n=1)]
-        remedy = close or [f"`proactive-sweep data demo {folder}` draws a small benchmark there"]
+        remedy = close or [f"`proactive-sweep data demo {shlex.quote(str(folder))}` draws a small benchmark there"]
         raise BadData(f"there is no folder {folder}; {remedy[0]}")
     problems: list[Problem] = []
     samples, pictures = {}, {}

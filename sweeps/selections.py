@@ -3,6 +3,7 @@
 The ids of a file are stored in the run folder's sweep, so that you can delete the file once a run has started.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def _read_ids(table: Mapping[str, Any], where: str, key: str) -> dict[str, list[
     try:
         return IDS.validate_json(regular.read_bytes(path if path.exists() else Path(name), LARGEST), strict=True)
     except FileNotFoundError:
-        remedy = f"`proactive-sweep report DIR --filter 25 --output {name}` writes one"
+        remedy = f"`proactive-sweep report DIR --filter 25 --output {shlex.quote(name)}` writes one"
         raise SweepError(f"{key}: there is no file {name}; {remedy}") from None
     except OSError as problem:
         raise SweepError(f"{key}: {name} cannot be read: {problem.strerror or problem}") from None

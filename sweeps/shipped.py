@@ -3,6 +3,7 @@
 A user's file takes precedence over one that ships with the same name.
 """
 
+import shlex
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -68,8 +69,9 @@ def missing_data(data: str, path: Path) -> str:
     if not candidates or any(candidate.exists() for candidate in candidates):
         return ""
     paths = " and ".join(dict.fromkeys(str(candidate.absolute()) for candidate in candidates))
+    draw = f"proactive-sweep data demo {shlex.quote(data)}"
     return (
-        f"there is no data folder {data!r} (looked for {paths}); `proactive-sweep data demo {data}` draws a small one,"
+        f"there is no data folder {data!r} (looked for {paths}); `{draw}` draws a small one,"
         " `proactive-sweep data fetch DIR` downloads the published one"
     )
 

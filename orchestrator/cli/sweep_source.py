@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors.node.nvml import DriverUnavailable, devices
-from actors.text.printable import printable
 from envs.errors import UserError
 from envs.installed import install_line, load_function, offers
 from orchestrator.cli.printing import print_lines
 from sweeps.load import load
-from sweeps.own_model import Entry, Machine, read_entries, read_folder
+from sweeps.own_model import Entry, Machine, read_entries
 from sweeps.sweep_file import quote_value
 
 if TYPE_CHECKING:
@@ -27,10 +25,6 @@ DRAWN = "drawn demo pictures: not evidence about real photographs"
 LIMIT = 20
 """Samples of each scenario if a line names no sweep and no limit."""
 CONDITIONS = "zero-shot,hint"
-CPU_FLOPS = 1e11
-"""Operations per second that a CPU is assumed to do for an estimate; good to a factor of five."""
-TOKENS, TURNS = 1000, 2
-"""Tokens of a prompt with a picture, and turns of an episode, for the same estimate."""
 FREE_SHARE = 0.9
 """Share of a GPU's memory that must be unused for it to count as free."""
 
@@ -116,19 +110,6 @@ def find_data(data: str, folder: Path) -> str:
         load_function("command", "data.demo")(target)
     print_lines([f"{target}: {DRAWN}"])
     return os.path.abspath(target)
-
-
-def print_line(path: Path) -> None:
-    """Print the file to edit and, on a CPU, how long the sweep may take."""
-    print_lines([f"{path}: the sweep, to edit; the same line resumes it"])
-    sweep = load(path)
-    for model in sweep.models:
-        size = read_folder(Path(model.source)).weight_bytes if Path(model.source).is_dir() else 0
-        if model.backend == "transformers" and not model.gpus and size:
-            episodes = len(sweep.cells()) * (sweep.selection.limit or 0)
-            hours = episodes * TURNS * TOKENS * size / CPU_FLOPS / 3600
-            note = f"{model.name}: no free GPU, so transformers plays it on the CPU; roughly {hours:.1g} hours"
-            print(printable(note), file=sys.stderr)
 
 
 def _names(text: str) -> str | list[str]:

@@ -1,5 +1,6 @@
 """Sends commands to a running sweep (``proactive-sweep ctl``) through its run folder, local or in a bucket, and reads the log."""
 
+import shlex
 import time
 from pathlib import Path
 
@@ -25,7 +26,9 @@ class ControlClient:
             if not (self.folder / run_folder.RESOLVED).exists():
                 raise run_folder.missing_run(self.folder)
         elif not self.bucket.stat(run_folder.RESOLVED):
-            raise RunFolderError(f"{output} holds no run; `proactive-sweep run SWEEP --output {output}` starts one")
+            raise RunFolderError(
+                f"{output} holds no run; `proactive-sweep run SWEEP --output {shlex.quote(output)}` starts one"
+            )
 
     @property
     def running(self) -> bool:

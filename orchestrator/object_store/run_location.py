@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -95,7 +96,9 @@ def readable_folder(text: str, started: bool = True) -> Path:
     folder = cache_folder(bucket.url, "view")
     _refresh_view(bucket, folder)
     if started and not shared_files(folder):
-        raise RunFolderError(f"{text} holds no run yet; `proactive-sweep run SWEEP --output {text}` starts one")
+        raise RunFolderError(
+            f"{text} holds no run yet; `proactive-sweep run SWEEP --output {shlex.quote(text)}` starts one"
+        )
     return folder
 
 

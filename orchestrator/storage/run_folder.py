@@ -7,6 +7,7 @@ A run folder belongs to one configuration and one driver; any other is refused, 
 
 import contextlib
 import json
+import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -188,7 +189,9 @@ def missing_run(folder: Path) -> RunFolderError:
         runs = []
     (nearest,) = get_close_matches(folder.name, runs, 1) or ("",)
     remedy = f"did you mean {folder.with_name(nearest)}? " if nearest and folder.name else ""
-    return RunFolderError(f"{folder} holds no run; {remedy}`proactive-sweep run SWEEP --output {folder}` starts one")
+    return RunFolderError(
+        f"{folder} holds no run; {remedy}`proactive-sweep run SWEEP --output {shlex.quote(str(folder))}` starts one"
+    )
 
 
 def planned_episodes(folder: Path) -> pl.LazyFrame:

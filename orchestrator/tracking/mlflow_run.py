@@ -50,12 +50,12 @@ SWEEP_NOTE = """The sweep **SWEEP** on ProactiveBench: models see pictures that 
 
 @dataclass
 class NestedRun:
-    """The run of a model or a cell, as the server last received it."""
+    """The run of the sweep, a model or a cell, as the server last received it."""
 
     id: str
     status: str
     names: dict[str, str]
-    """The values of ``CELL_NAMES`` for a cell, of ``model`` alone for a model."""
+    """The values of ``CELL_NAMES`` for a cell, of ``model`` alone for a model; none for the sweep."""
     metrics: dict[str, float] = field(default_factory=dict)
     params: dict[str, str] = field(default_factory=dict)
     planned: float = 0.0
@@ -129,7 +129,7 @@ class MlflowRun:
         if sentences := folder_answers(self.folder):
             self.client.set_tag(self.parent, ANSWER, " ".join(sentences)[:MAX_TAG_CHARS])
             self.client.set_tag(self.parent, NOTE, "\n".join([*sentences, "", self.note]))
-        self.client.set_terminated(self.parent, status)
+        self._set_status(self.top, status)
         for run in (*self.models.values(), *self.cells.values()):
             if run.status == "RUNNING":
                 self._set_status(run, "FAILED" if status == "FINISHED" else status)
@@ -146,17 +146,10 @@ class MlflowRun:
         self._set_status(run, "RUNNING" if "RUNNING" in states else "FINISHED" if states == {"FINISHED"} else "FAILED")
 
     def _send_sweep(self, at: int) -> None:
-        from mlflow.entities import Metric
-
         models = {name: run.metrics for name, run in self.models.items()}
         baselines = [name for name in models if self.run.kind(name) == BASELINE]
         values, best_model = rollup.sweep_measures(models, baselines)
-        changed = {name: value for name, value in values.items() if self.metrics.get(name) != value}
-        done = int(sum(metrics.get("finished", 0) for metrics in models.values()))
-        if changed:
-            metrics = [Metric(name, value, at, done) for name, value in changed.items()]
-            self.client.log_batch(self.parent, metrics=metrics)
-            self.metrics.update(changed)
+        self._send_metrics(self.top, values, at, int(sum(metrics.get("finished", 0) for metrics in models.values())))
         if best_model != self.best_model:
             self.client.set_tag(self.parent, "best_model", best_model)
             self.best_model = best_model
@@ -170,7 +163,9 @@ class MlflowRun:
         changed = {name: value for name, value in values.items() if run.metrics.get(name) != value}
         if not changed:
             return
-        names = {"sweep": self.title, "kind": self.run.kind(run.names["model"]), **run.names, **(params or {})}
+        names = dict(params or {})
+        if run.names:
+            names |= {"sweep": self.title, "kind": self.run.kind(run.names["model"]), **run.names}
         new_params = [Param(name, text) for name, text in names.items() if name not in (*run.params, "cell")]
         metrics = [Metric(name, value, at, step) for name, value in changed.items()]
         self.client.log_batch(run.id, metrics=metrics, params=new_params)
@@ -236,7 +231,8 @@ class MlflowRun:
         else:
             self.client.update_run(parent.info.run_id, status="RUNNING")
         self.parent, self.began = str(parent.info.run_id), int(parent.info.start_time)
-        self.metrics, self.best_model = dict(parent.data.metrics), parent.data.tags.get("best_model", "")
+        self.top = NestedRun(self.parent, "RUNNING", {}, dict(parent.data.metrics))
+        self.best_model = parent.data.tags.get("best_model", "")
         self._find_nested(marked)
         texts = {key: redact_addresses(text)[:MAX_PARAM_CHARS] for key, text in self.run.params.items()}
         if missing := [Param(key, text) for key, text in texts.items() if key not in parent.data.params]:

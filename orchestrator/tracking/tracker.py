@@ -5,6 +5,7 @@ nothing of one attempt at the sweep is written during the next.
 """
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -61,7 +62,7 @@ class Tracker:
         local_store.checkpoint(self.run.folder / local_store.NAME)
         if self._process.returncode:
             has_results = (self.run.folder / "results.parquet").exists()
-            command = f"send it with: proactive-sweep track {self.run.folder}"
+            command = f"send it with: proactive-sweep track {shlex.quote(str(self.run.folder))}"
             remedy = command if has_results else "the next `run` sends it"
             sentence = f"MLflow at {redact_address(uri)} did not receive everything; {remedy}"
             print(sentence, file=sys.stderr, flush=True)

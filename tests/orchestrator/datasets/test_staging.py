@@ -67,7 +67,7 @@ def test_a_web_folder_is_refused_with_the_release_that_read_it(tmp_path):
 def test_killed_staging_resumes_and_second_one_waits(hub, demo_data, tmp_path):
     code = "import sys; from orchestrator.datasets.staging import stage; stage(sys.argv[1], ['QD', 'ROD'], sys.argv[2], print)"
 
-    hub.pace = 0.05
+    hub.pace = 1.0
 
     def start_staging():
         return subprocess.Popen(
@@ -83,6 +83,7 @@ def test_killed_staging_resumes_and_second_one_waits(hub, demo_data, tmp_path):
         time.sleep(0.02)
     second = start_staging()
     assert "waiting" in second.stdout.readline()
+    hub.pace = 0.0
     first.send_signal(signal.SIGKILL)
     first.communicate(timeout=30)
     out, _ = second.communicate(timeout=90)
