@@ -37,17 +37,6 @@ OFFERED_BY_EXTRAS = {
     "learn": ("demo-learning", "paper-learning"),
 }  # fmt: skip
 """Extra -> the models, sweeps, conditions and tables that it offers, for messages where it is not installed."""
-SHAPES = {
-    "policy": "a function of (Situation, seed) that gives the reply",
-    "measure": "a function of (episodes, turns) that gives a frame of key and value",
-    "command": "a function that typer can run",
-    "table": "a function of a run's data that gives tables",
-    "model": "a sweeps.package_models.PackageModel",
-    "sweep": "the folder that holds NAME.toml",
-    "result": "a function of (rows, folder, sweep, episodes, samples) that gives rows with more columns",
-    "export": "a function of (run data, folder) that writes files",
-}
-"""Kind -> the object that its entry points must name."""
 LARGEST = 1 << 26
 """Most bytes of one file in a package's digest."""
 COMPILED = ("__pycache__", ".pyc", ".pyo")
@@ -140,7 +129,7 @@ def load_function(kind: str, name: str, identity: str = "") -> Any:
     offer = find_offer(kind, name)
     function = offer.load()
     if not callable(function) or isinstance(function, type):
-        raise PackageError(f"{offer} is {describe_kind(function)}; a {kind} is {SHAPES[kind]}")
+        raise PackageError(f"{offer} is {describe_kind(function)}; a {kind} is a function (docs/own-package.md)")
     require_identity(offer, identity)
     return function
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from math import isinf
+from math import isfinite
 from string import Formatter
 from typing import Any
 
@@ -80,39 +80,26 @@ def parse_sample(line: str, scenario: str) -> Sample:
 # -- types -------------------------------------------------------------------------------------------------------------
 def _parse_object(line: str) -> dict[str, Any]:
     try:
-        entry = json.loads(line, parse_constant=_reject_constant, parse_int=_parse_int, parse_float=_parse_float)
-    except BadSample:
-        raise
+        entry = json.loads(line)
     except (ValueError, RecursionError):
         raise BadSample("is not JSON") from None
     if not isinstance(entry, dict):
         raise BadSample(f"is not a JSON object but {type(entry).__name__}")
-    if _is_deeper(entry, DEEPEST):
-        raise BadSample(f"holds lists or objects more than {DEEPEST} deep")
+    _check_value(entry, DEEPEST)
     return entry
 
 
-def _reject_constant(name: str) -> float:
-    raise BadSample(f"is not JSON: {name} is no number")
-
-
-def _parse_int(digits: str) -> int:
-    if len(digits) > 20 or abs(number := int(digits)) > LARGEST_NUMBER:
-        raise BadSample(f"holds the number {digits}, which is beyond {LARGEST_NUMBER}")
-    return number
-
-
-def _parse_float(digits: str) -> float:
-    if isinf(number := float(digits)):
-        raise BadSample(f"holds the number {digits}, which is too large")
-    return number
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    children = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(child, levels - 1) for child in children)
+def _check_value(value: object, levels: int) -> None:
+    """Check the depth of lists and objects, and the size of numbers in them."""
+    if isinstance(value, dict | list):
+        if not levels:
+            raise BadSample(f"holds lists or objects more than {DEEPEST} deep")
+        for child in value.values() if isinstance(value, dict) else value:
+            _check_value(child, levels - 1)
+    elif isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+        raise BadSample(f"holds the number {value}, which is beyond {LARGEST_NUMBER}")
+    elif isinstance(value, float) and not isfinite(value):
+        raise BadSample(f"holds {value}, which is not JSON or a number that is too large")
 
 
 def _describe_misfit(name: str, value: Any) -> str:
@@ -148,12 +135,11 @@ def _find_reasons(sample: Sample, game: Scenario) -> Iterator[str]:
 
 def _check_template(template: str, game: Scenario) -> Iterator[str]:
     """Check that the template names only known fields and stays inside the data folder."""
+    first, *rest = template.split("/")
     if not template.isprintable() or len(template) > LONGEST_TEMPLATE:
         yield f"image_template {template!r} must be at most {LONGEST_TEMPLATE} printable characters"
-    if template.startswith(("/", "~")) or "\\" in template or ":" in template.split("/")[0]:
-        yield f"image_template {template!r} must be relative to the data folder"
-    if ".." in template.split("/"):
-        yield f"image_template {template!r} must not leave the data folder"
+    if first in ("", "..") or first[0] == "~" or ":" in first or "\\" in template or ".." in rest:
+        yield f"image_template {template!r} must be relative to the data folder and stay in it"
     if not game.placeholders:
         return
     try:

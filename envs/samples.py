@@ -67,7 +67,7 @@ def load_samples(
 
 def read_samples(folder: Path, scenario: str) -> tuple[list[Sample], list[Problem]]:
     """Return all valid samples of a scenario, and all bad lines; a missing file is one problem."""
-    path, links = lines_file(folder, scenario), _Links(folder)
+    path, root, resolved = lines_file(folder, scenario), os.path.realpath(folder), dict[str, str]()
     samples: dict[int, Sample] = {}
     problems: list[Problem] = []
     for number, line in _read_lines(path, problems):
@@ -75,7 +75,7 @@ def read_samples(folder: Path, scenario: str) -> tuple[list[Sample], list[Proble
             sample = parse_sample(line, scenario)
             if sample.id in samples:
                 raise BadSample(f"id {sample.id} occurs twice")
-            if links.lead_outside(sample.image):
+            if _leads_outside(sample.image, root, resolved):
                 raise BadSample(f"image_template {sample.image!r} leads out of the data folder through a link")
         except BadSample as reason:
             problems.append(Problem(path.name, number, str(reason)))
@@ -115,24 +115,12 @@ def _read_lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str]
             in_long_line = not ends
 
 
-class _Links:
-    """The folders inside a data folder with their links resolved; each one is looked up on disk once."""
-
-    def __init__(self, folder: Path) -> None:
-        self.root = os.path.realpath(folder).rstrip("/")
-        self.resolved = {"": self.root}
-
-    def lead_outside(self, template: str) -> bool:
-        """Return True if links lead the template's folder out of the data folder."""
-        path = self._resolve(template.split("{")[0].rpartition("/")[0])
-        return path != self.root and not path.startswith(f"{self.root}/")
-
-    def _resolve(self, folder: str) -> str:
-        if folder not in self.resolved:
-            parent, _, name = folder.rpartition("/")
-            path = f"{self._resolve(parent)}/{name}"
-            self.resolved[folder] = os.path.realpath(path) if os.path.islink(path) else path
-        return self.resolved[folder]
+def _leads_outside(template: str, root: str, resolved: dict[str, str]) -> bool:
+    """Return True if links lead the template's folder out of the data folder ``root``; ``resolved`` remembers folders."""
+    folder = template.split("{")[0].rpartition("/")[0]
+    if folder not in resolved:
+        resolved[folder] = os.path.realpath(os.path.join(root, folder))
+    return resolved[folder] != root and not resolved[folder].startswith(f"{root.rstrip('/')}/")
 
 
 # -- selections --------------------------------------------------------------------------------------------------------

@@ -48,8 +48,8 @@ def test_an_offer_is_named_with_its_package_and_loaded(site):
     [
         ("broken = no_such_module:ask", "broken", "cannot be imported from no_such_module:ask (ModuleNotFoundError: "),
         ("several = asking:ask.several", "several", "(AttributeError: "),
-        ("game = asking:Game", "game", "is the class Game; a policy is a function of"),
-        ("number = asking:number", "number", "is of the type int; a policy is a function of"),
+        ("game = asking:Game", "game", "is the class Game; a policy is a function (docs"),
+        ("number = asking:number", "number", "is of the type int; a policy is a function (docs"),
     ],
 )
 def test_what_cannot_be_called_is_a_sentence(site, policies, name, reason):
