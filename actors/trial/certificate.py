@@ -5,7 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-NOT_IN_VLLM = frozenset({"attention_mask", "mm_token_type_ids", "token_type_ids", "batch_num_images", "image_sizes"})
+NOT_IN_VLLM = frozenset(
+    {"attention_mask", "mm_token_type_ids", "token_type_ids", "batch_num_images", "image_sizes", "pixel_attention_mask"}
+)
 """Tensors of a processor that vLLM may leave out, because they follow from the ids and the pictures."""
 ENGINES = ("vllm", "transformers")
 """Backends with a checkpoint on the worker's machine."""

@@ -50,7 +50,7 @@ from actors.engine.vllm.model_input import SentPictures, count_pictures, describ
 from actors.engine.vllm.on_cpu import engine_threads
 from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
 from actors.engine.vllm.thoughts import open_thoughts
-from actors.engine.vllm.tool_calls import ToolCalls, add_functions, writes_start_token
+from actors.engine.vllm.tool_calls import ToolCalls, add_functions, processor_adds_tokens, writes_start_token
 from envs.tool_calls import Function
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
@@ -87,7 +87,8 @@ class VLLMBackend(LocalBackend):
         self.template = ChatParams(chat_template_kwargs=self.chat)
         renderer.warmup(self.template)
         self.tokens = renderer.default_chat_tok_params.with_kwargs(
-            add_special_tokens=model.faithful or not writes_start_token(renderer, self.template)
+            add_special_tokens=processor_adds_tokens(renderer)
+            and (model.faithful or not writes_start_token(renderer, self.template))
         )
         self.calls = ToolCalls(model, renderer, self.template) if model.calls_natively else None
         self.thoughts, self.reply_limit = open_thoughts(model, renderer, self.template), model.reply_limit

@@ -35,6 +35,13 @@ def writes_start_token(renderer: Any, template: ChatParams) -> bool:
     return "prompt" not in prompt or has_start_token(prompt["prompt"], tokenizer)
 
 
+def processor_adds_tokens(renderer: Any) -> bool:
+    """Return False if the checkpoint's processor adds no special tokens by default, as LFM2-VL's."""
+    processor = renderer.mm_processor.info.get_hf_processor() if renderer.mm_processor else None
+    defaults = getattr(getattr(processor, "valid_processor_kwargs", None), "_defaults", {})
+    return bool(defaults.get("text_kwargs", {}).get("add_special_tokens", True))
+
+
 def add_functions(template: ChatParams, functions: Sequence[Function]) -> ChatParams:
     """Return the chat template's arguments with these functions."""
     tools = [function_schema(function) for function in functions]

@@ -1,10 +1,11 @@
-"""A repository whose tokenizer vLLM reads in Mistral's own format is refused with what to write instead."""
+"""What vLLM makes of a checkpoint: a tokenizer in Mistral's own format is refused, start tokens are as the processor writes them."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ pytest.importorskip("mistral_common", reason="it comes with vllm")
 import mistral_common
 
 from actors.engine.vllm.token_input import open_without_engine
+from actors.engine.vllm.tool_calls import processor_adds_tokens
 from sweeps.spec import ModelSpec
 from tests.actors.tiny import checkpoint
 
@@ -33,3 +35,14 @@ def test_mistrals_format_is_refused_with_the_options_that_avoid_it(tmp_path: Pat
         open_without_engine(entry, tmp_path)
     fixed = entry.model_copy(update={"options": {**entry.options, "config_format": "hf", "tokenizer_mode": "hf"}})
     open_without_engine(fixed, tmp_path).pictures.close()
+
+
+def test_start_token_is_added_where_the_checkpoints_own_processor_adds_it() -> None:
+    """LFM2-VL's processor adds none, LLaVA's does, and a text model has only its tokenizer."""
+    from transformers import Lfm2VlProcessor, LlavaProcessor
+
+    def renderer(processor: type) -> SimpleNamespace:
+        return SimpleNamespace(mm_processor=SimpleNamespace(info=SimpleNamespace(get_hf_processor=lambda: processor)))
+
+    assert not processor_adds_tokens(renderer(Lfm2VlProcessor))
+    assert processor_adds_tokens(renderer(LlavaProcessor)) and processor_adds_tokens(SimpleNamespace(mm_processor=None))
