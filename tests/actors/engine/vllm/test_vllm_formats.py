@@ -1,4 +1,4 @@
-"""What vLLM makes of a checkpoint: a tokenizer in Mistral's own format is refused, start tokens are as the processor writes them."""
+"""Tokenizers in Mistral's own format are refused by vLLM; start tokens are written as by the processor."""
 
 from __future__ import annotations
 
