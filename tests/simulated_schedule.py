@@ -11,7 +11,7 @@ from itertools import count
 from random import Random
 
 from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Recall, Start, Stop
-from orchestrator.scheduling.forecast.lower_bound import Bound, Work, cap_replicas, lower_bound
+from orchestrator.scheduling.forecast.forecast import Work, cap_replicas, lower_bound
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.scheduler import Scheduler
 
@@ -59,7 +59,8 @@ class SimulatedSweep:
 
     makespan: float
     replicas: list[Replica]
-    bound: Bound
+    bound: float
+    """Seconds that no schedule beats."""
     delivered: set[int]
     duplicates: int
     """Number of deliveries of episodes that were already delivered."""
@@ -69,7 +70,7 @@ class SimulatedSweep:
 
     @property
     def ratio(self) -> float:
-        return self.makespan / self.bound.seconds
+        return self.makespan / self.bound
 
 
 class Simulation:
@@ -197,7 +198,7 @@ class Simulation:
                 self.schedule.on_heartbeat(slot, 0, self.now)
         return self.schedule.on_tick(self.now)
 
-    def _bound(self, pending: Mapping[str, Sequence[int]]) -> Bound:
+    def _bound(self, pending: Mapping[str, Sequence[int]]) -> float:
         """Return the lower bound of the makespan for the groups that were not abandoned."""
         demands, nodes, shares = self.schedule.demands, self.schedule.nodes, self.schedule.shares
         counts = {name: len(self.delivered.intersection(queue)) for name, queue in pending.items()}

@@ -66,7 +66,7 @@ def run(
     """Play the pending episodes of a sweep, or of models without a sweep; rerun the same command to resume."""
     from orchestrator.cli import sweep_source
     from orchestrator.execution.attempt import run as run_sweep
-    from orchestrator.execution.retry_failed import parse_endings
+    from orchestrator.execution.prepare import parse_endings
     from orchestrator.object_store.run_location import open_location
     from orchestrator.storage import job_paths
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.plural import pluralize
-from orchestrator.planning.plan import CellOrdinals, Plan, worker_group
+from orchestrator.planning.plan import CellOrdinals, Plan
 from orchestrator.storage import control_log
-from orchestrator.storage.control_log import ALL, HOLDS, JUDGE, Command, ControlState, matches
+from orchestrator.storage.control_log import HOLDS, JUDGE, Command, ControlState, matches
 
 if TYPE_CHECKING:
     from orchestrator.execution.driver import Driver
@@ -22,8 +22,7 @@ class LiveControl:
         """Apply the commands that are in force (``standing``), so that a new driver continues where the last one ended."""
         self.driver, self.plan, self.folder, self.standing = driver, plan, folder, standing
         if standing.commands:
-            self._hold(ALL)
-            self._drain()
+            self._apply()
 
     def poll(self) -> None:
         """Carry out the commands that wait in ``control/``; raises OSError if the folder or its command log is unusable."""
@@ -34,29 +33,24 @@ class LiveControl:
         effect, refused = describe_effect(command, self.plan, self._nodes())
         if not refused:
             self.standing.commands.append(command)
-            self._hold(command.target) if command.verb in HOLDS else self._drain()
+            self._apply()
         return effect, refused
 
-    def _hold(self, target: str) -> None:
-        """Hold the paused episodes of the target's groups and withdraw the cancelled ones; their answers are still judged."""
-        driver, standing, queue = self.driver, self.standing, self.driver.judge_queue
-        indexes = {index: cell.key for index, cell in enumerate(self.plan.cells)}
-        paused = {index for index, key in indexes.items() if standing.pausing_command(key)}
-        cancelled = {index for index, key in indexes.items() if standing.canceling_command(key)}
-        names = {worker_group(cell.model) for cell in self.plan.cells if matches(target, cell.key)}
-        names |= {queue.group} if queue is not None and matches(target, JUDGE) else set()
-        for name in sorted(names):
+    def _apply(self) -> None:
+        """Hold paused episodes, withdraw cancelled ones, whose answers are still judged, and close the drained nodes."""
+        driver, standing, keys = self.driver, self.standing, [cell.key for cell in self.plan.cells]
+        paused = {index for index, key in enumerate(keys) if standing.pausing_command(key)}
+        cancelled = {index for index, key in enumerate(keys) if standing.canceling_command(key)}
+        judge = driver.judge_queue.group if driver.judge_queue else ""
+        for name in sorted(driver.schedule.groups):
             held: Container[int] = CellOrdinals(self.plan.offsets, paused)
             withdrawn: Container[int] = CellOrdinals(self.plan.offsets, cancelled)
-            if queue is not None and name == queue.group:
+            if name == judge:
                 held, withdrawn = range(self.plan.total) if standing.pausing_command(JUDGE) else (), ()
             driver.act(driver.schedule.hold(name, held, withdrawn, driver.now()))
-
-    def _drain(self) -> None:
-        """Tell the driver all drained nodes that are in the cluster now; a beginning that several names share names none."""
         nodes = self._nodes()
-        targets = [target for target in self.standing.drained if not find_node_problem(target, nodes)]
-        self.driver.drain({name for target in targets for name in find_nodes(target, nodes)})
+        targets = [target for target in standing.drained if not find_node_problem(target, nodes)]
+        driver.drain({name for target in targets for name in find_nodes(target, nodes)})
 
     def _nodes(self) -> dict[str, str]:
         """Return GPU node -> its host."""

@@ -11,11 +11,10 @@ import polars as pl
 
 from envs.types import ERRORS
 from orchestrator.execution import ray_cluster
-from orchestrator.execution.attempt_state import AttemptState
-from orchestrator.execution.circuit_breaker import CircuitBreaker, find_answering_groups
 from orchestrator.execution.driver import Driver
 from orchestrator.execution.live_control import LiveControl
-from orchestrator.execution.result_sink import ResultSink
+from orchestrator.execution.prepare import AttemptState
+from orchestrator.execution.result_sink import CircuitBreaker, ResultSink, find_answering_groups
 from orchestrator.monitoring.progress import Progress
 from orchestrator.monitoring.replica_clock import ReplicaClock
 from orchestrator.planning.build_plan import planned_rows, stored_episodes

@@ -1,23 +1,120 @@
-"""The steps before an attempt plays: find what is pending, announce it, and record the pictures that models will see."""
+"""The first step of an attempt, and the state that its steps share: what is pending, and which cells have stopped."""
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from envs.types import Ending
+import polars as pl
+
+from actors.playing.records import EpisodeBatch
+from envs.types import CUT_SHORT, ERRORS, Ending
 from orchestrator.datasets.sources import parse_address
-from orchestrator.execution.attempt_state import AttemptState
 from orchestrator.execution.live_control import take_waiting_commands
-from orchestrator.execution.retry_failed import requeue_episodes
-from orchestrator.judging.judge_queue import JudgeQueue
+from orchestrator.execution.stop_signals import StopSignals
+from orchestrator.execution.worker_logs import AttemptLog
+from orchestrator.judging.judge_queue import JudgeQueue, find_unjudged
 from orchestrator.planning import pictures
-from orchestrator.planning.build_plan import planned_cells
+from orchestrator.planning.build_plan import planned_cells, planned_rows, stored_episodes
+from orchestrator.planning.plan import Plan, worker_group
+from orchestrator.precision.stopping import load_rule
 from orchestrator.report.scores.precision_stops import describe_savings
-from orchestrator.storage import reused
-from orchestrator.storage.control_log import read_control_state
+from orchestrator.storage import reused, run_folder, safe_write
+from orchestrator.storage.control_log import ControlState, read_control_state
+from orchestrator.storage.episode_store import EpisodeStore
+from sweeps.load import SweepError
+from sweeps.spec import Judge, Sweep
+
+RECORD = "retried.jsonl"
+"""File in the attempt's logs with the rows that ``--retry`` has made pending again."""
+RETRIED = (*ERRORS, *CUT_SHORT)
+"""Endings that may be played again: none of them is an answer of the model."""
 
 log = logging.getLogger(__name__)
+
+
+class PreciseStops:
+    """The stops of a plan's precision rule; empty for a plan without a rule."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.rule = load_rule(plan, folder)
+        self.stops = self.rule.stops()
+        """Index of a stopped cell -> its samples that count, as far as the stored episodes decide."""
+        self.changed = False
+        """True if the plan in the run folder does not have the latest stops yet."""
+
+    def add_batch(self, batch: EpisodeBatch) -> None:
+        if self.rule.units:
+            for row in zip(batch.ordinals, batch.episodes["ending"], batch.episodes["correct"], strict=True):
+                self.rule.add_answer(*row)
+
+    def take_new_stops(self) -> dict[str, set[int]]:
+        """Return group -> all ordinals of those of its cells that have stopped since the last call."""
+        if not self.rule.units:
+            return {}
+        plan, stops = self.rule.plan, self.rule.stops()
+        ordinals: dict[str, set[int]] = {}
+        for index in stops.keys() - self.stops.keys():
+            episodes = range(plan.offsets[index], plan.offsets[index + 1])
+            ordinals.setdefault(worker_group(plan.cells[index].model), set()).update(episodes)
+        self.stops, self.changed = stops, self.changed or bool(ordinals)
+        return ordinals
+
+
+@dataclass
+class AttemptState:
+    """Everything that the steps of one attempt share."""
+
+    sweep: Sweep
+    plan: Plan
+    output: Path
+    store: EpisodeStore
+    log: AttemptLog
+    say: Callable[[str], None]
+    """Prints a line on standard output."""
+    signals: StopSignals
+    pending: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Worker group -> ordinals to play."""
+    judge_queue: JudgeQueue | None = None
+    """Set if a judge reads open-ended answers in this attempt."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Worker group, or pattern of cells (a ``RequestGroup`` as text) -> why it stopped."""
+    interrupted: bool = False
+    seconds: float = 0.0
+    """Seconds from connecting to Ray until the last episode is on disk."""
+    standing: ControlState = field(default_factory=ControlState)
+    """The commands of ``ctl`` that are in force, such as pauses and cancellations."""
+    stops: PreciseStops = field(init=False)
+    """The cells that have stopped because they are precise enough."""
+
+    @property
+    def playable(self) -> Mapping[str, Sequence[int]]:
+        """Group -> pending ordinals of cells that are not cancelled."""
+        cancelled = {index for index, cell in enumerate(self.plan.cells) if self.standing.canceling_command(cell.key)}
+        if not cancelled:
+            return self.pending
+        queues = {
+            name: [ordinal for ordinal in queue if self.plan.task(ordinal)[0] not in cancelled]
+            for name, queue in self.pending.items()
+        }
+        return {name: queue for name, queue in queues.items() if queue}
+
+    def find_stops(self) -> None:
+        """Find the cells whose stored episodes are precise enough; leave their remaining episodes out of the plan."""
+        self.stops = PreciseStops(self.plan, self.output)
+        self.plan = self.plan.with_stops(self.stops.stops)
+
+    def replan(self) -> pl.DataFrame:
+        """Apply the current stops to the plan and write it to the run folder; return one row per planned cell."""
+        self.stops.changed, self.plan = False, self.plan.with_stops(self.stops.stops)
+        planned = planned_rows(self.plan)
+        run_folder.write_plan(self.output, planned, self.plan.all_keys())
+        return planned
+
+    def find_unjudged(self, judge: Judge, again: bool = False) -> list[int]:
+        """Return the ordinals of the stored answers that the judge has not read; with ``again`` also those without a verdict."""
+        return find_unjudged(self.plan, stored_episodes(self.plan, self.output), self.output, judge, again)
 
 
 def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence[tuple[str, Path]]) -> None:
@@ -79,3 +176,38 @@ def recording_shown_pictures(state: AttemptState) -> Iterator[None]:
         yield
         if state.interrupted:
             stop.set()
+
+
+# -- ``--retry`` -------------------------------------------------------------------------------------------------------
+def parse_endings(text: str) -> tuple[Ending, ...]:
+    """Return the endings that ``--retry failed,overflow`` names; raises SweepError for a name that is not in ``RETRIED``."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    endings = {str(ending): ending for ending in RETRIED}
+    for name in names:
+        if name not in endings:
+            raise SweepError(
+                f"--retry {name!r}: not an ending that can be retried; type one or more of {','.join(endings)}"
+            )
+    return tuple(endings[name] for name in names)
+
+
+def requeue_episodes(
+    store: EpisodeStore,
+    plan: Plan,
+    log_folder: Path,
+    endings: Collection[Ending] = (Ending.FAILED,),
+) -> int:
+    """Make the episodes with these endings pending again; return how many.
+
+    Their rows are saved in ``log_folder``. After a crash, the same command makes the rest pending.
+    """
+    store.flush()
+    selected = pl.col("ending").is_in([str(ending) for ending in endings])
+    rows = stored_episodes(plan, store.folder).filter(selected).collect()
+    if not rows.height:
+        return 0
+    record = log_folder / RECORD
+    earlier = record.read_bytes() if record.exists() else b""
+    safe_write.write(record, earlier + rows.select("key", "cell", "ending", "error").write_ndjson().encode())
+    store.discard(set(rows["key"]))
+    return rows.height

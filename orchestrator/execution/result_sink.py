@@ -1,14 +1,122 @@
-"""The result sink stores and counts the episodes that workers deliver, except those that the circuit breaker holds back."""
+"""The result sink stores and counts what workers deliver; its circuit breaker stops a model that refuses all requests.
+
+A model stops under a condition if it refuses its first 20 requests there, and no refusal is stored. An episode whose first
+request the engine refused is held back until another episode of the same model, condition and protocol is not refused; one
+stored by an earlier attempt is enough. Batches of all workers count together, because leases can be small. The model's other
+conditions go on: a text-only model refuses pictures, and can still play without them.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, compress
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
 
 from actors.playing.play import Episode
-from actors.playing.records import EpisodeBatch, PlayedEpisode, episode_batch
+from actors.playing.records import Columns, EpisodeBatch, PlayedEpisode, episode_batch
 from envs.types import ERRORS, Ending
-from orchestrator.execution.circuit_breaker import CircuitBreaker, select_episodes
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.build_plan import stored_episodes
+from orchestrator.planning.plan import CellOrdinals, Plan, worker_group
 from orchestrator.storage.episode_store import EpisodeStore
+from sweeps.spec import Protocol
+
+REFUSALS_TO_STOP = 20
+"""A model stops under a condition after so many episodes refused at their first request, if no episode there was answered."""
+NO_EVIDENCE = (Ending.UNPROCESSABLE, Ending.FAILED)
+"""Endings that, without a played turn, do not prove that the model answers: an unreadable picture, a dead worker."""
+
+
+class RequestGroup(NamedTuple):
+    """The requests that are judged together: those to one model under one condition."""
+
+    model: str
+    condition: str
+    protocol: str
+
+    def __str__(self) -> str:
+        """Return the keys of its cells as a pattern: ``qwen2.5-vl-7b/*/hint``."""
+        suffix = "" if self.protocol == Protocol.MCQA else f"-{self.protocol}"
+        return f"{self.model}/*/{self.condition}{suffix}"
+
+
+class CircuitBreaker:
+    """Passes batches on to the store, except for refused episodes of groups that have not answered any request yet."""
+
+    def __init__(self, answering_groups: Iterable[tuple[str, str, str]] = ()) -> None:
+        """Start with the groups that have answered in an earlier attempt (``find_answering_groups``)."""
+        self.answering_groups = {RequestGroup(*group) for group in answering_groups}
+        self.stop_reasons: dict[RequestGroup, str] = {}
+        """Stopped group -> why; it stays stopped in this attempt, even if an episode in flight is answered later."""
+        self._held_back: dict[RequestGroup, list[EpisodeBatch]] = {}
+        self._new_stops: list[RequestGroup] = []
+
+    def pass_through(self, batch: EpisodeBatch) -> list[EpisodeBatch]:
+        """Return what may be stored now: the batch without refusals of silent groups, and earlier batches that it releases."""
+        names = zip(*(batch.episodes[name] for name in RequestGroup._fields), strict=True)
+        groups, turns = [RequestGroup(*row) for row in names], batch.episodes["turns"]
+        outcomes = zip(groups, batch.episodes["ending"], turns, strict=True)
+        self.answering_groups |= {group for group, ending, played in outcomes if played or ending not in NO_EVIDENCE}
+        hold = [
+            ordinal in batch.rejected and not played and not self._answers(group)
+            for ordinal, played, group in zip(batch.ordinals, turns, groups, strict=True)
+        ]
+        for held_group in dict.fromkeys(compress(groups, hold)):
+            keep = [is_held and group == held_group for is_held, group in zip(hold, groups, strict=True)]
+            self._hold(held_group, select_episodes(batch, keep))
+        answering = [group for group in self._held_back if self._answers(group)]
+        released = [earlier for group in answering for earlier in self._held_back.pop(group)]
+        return [select_episodes(batch, [not is_held for is_held in hold]) if any(hold) else batch, *released]
+
+    def release_rest(self) -> list[EpisodeBatch]:
+        """Return the held-back episodes of groups with too few refusals to be stopped; forget those of stopped groups."""
+        held_back, self._held_back = self._held_back, {}
+        return [*chain(*(batches for group, batches in held_back.items() if group not in self.stop_reasons))]
+
+    def take_new_stops(self, plan: Plan) -> dict[RequestGroup, tuple[str, CellOrdinals]]:
+        """Return the request groups that have stopped since the last call, each with its worker group and its episodes."""
+        stops: dict[RequestGroup, tuple[str, CellOrdinals]] = {}
+        for group in self._new_stops:
+            names = ((cell.model.name, cell.condition.name, cell.protocol.value) for cell in plan.cells)
+            indexes = {index for index, cell_group in enumerate(names) if cell_group == group}
+            stops[group] = worker_group(plan.cells[min(indexes)].model), CellOrdinals(plan.offsets, indexes)
+        self._new_stops = []
+        return stops
+
+    def _answers(self, group: RequestGroup) -> bool:
+        return group in self.answering_groups and group not in self.stop_reasons
+
+    def _hold(self, group: RequestGroup, batch: EpisodeBatch) -> None:
+        batches = self._held_back.setdefault(group, [])
+        batches.append(batch)
+        count = sum(len(part.ordinals) for part in batches)
+        if count >= REFUSALS_TO_STOP and group not in self.stop_reasons:
+            self._new_stops.append(group)
+            self.stop_reasons[group] = (
+                f"{group.model} refused all of its first {count} requests under {group.condition}, so it is stopped there and"
+                f" none of them is stored; the last: {batch.episodes['error'][-1]}"
+            )
+
+
+def find_answering_groups(plan: Plan, output: Path) -> list[tuple[str, str, str]]:
+    """Return model, condition and protocol of groups with a stored episode that the engine did not refuse."""
+    evidence = (pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE)
+    models = dict.fromkeys(cell.model.name for cell in plan.cells)
+    scans = (stored_episodes(plan, output, model).filter(evidence).select(RequestGroup._fields) for model in models)
+    return [row for scan in scans for row in scan.unique().collect().rows()]
+
+
+def select_episodes(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
+    """Return the batch without discarded episodes, their turns and options."""
+    keys = set(compress(batch.episodes["key"], keep))
+
+    def filter_rows(columns: Columns) -> Columns:
+        is_kept = [key in keys for key in columns["key"]]
+        return {name: list(compress(values, is_kept)) for name, values in columns.items()}
+
+    episodes, turns, options = map(filter_rows, (batch.episodes, batch.turns, batch.options))
+    return EpisodeBatch(list(compress(batch.ordinals, keep)), episodes, turns, batch.rejected, options)
 
 
 class ResultSink:

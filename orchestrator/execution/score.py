@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 from actors.playing.judge_trial import reads_nothing
-from orchestrator.execution.attempt_state import AttemptState
-from orchestrator.execution.circuit_breaker import RequestGroup
+from orchestrator.execution.prepare import AttemptState
+from orchestrator.execution.result_sink import RequestGroup
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.report.measures.result_columns import add_measures

@@ -8,7 +8,7 @@ from pathlib import Path
 from actors.node.nvml import DriverUnavailable, devices
 from actors.text.printable import printable
 from envs.errors import RunFolderError
-from orchestrator.execution.attempt_state import AttemptState
+from orchestrator.execution.prepare import AttemptState
 from orchestrator.execution.ray_access import cluster_address
 from orchestrator.inspection import overflow
 from orchestrator.inspection.certificate import forget_certificates

@@ -88,7 +88,7 @@ class Progress:
             self._printed = now
             self._print_lines(current)
         if self.table is not None:
-            table = render.table(current, max(3, self.console.height - 5), self.console.width)
+            table = render.table(current, max(3, self.console.height - 5))
             self.table.update(Visible(table), refresh=True)
 
     def record(self, metrics: Mapping[str, float]) -> None:

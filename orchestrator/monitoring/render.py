@@ -5,35 +5,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.markup import escape
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
 from sweeps.values import format_gpus
 
-BAR = ""
-"""Heading of the progress bar."""
-HEADINGS = ("model", "replicas", "GPUs", "at once", BAR, "episodes", "/s", "waiting", "playing", "errors", "left")
-WIDE_ONLY = (BAR, "at once")
-"""Headings of columns that need a terminal of at least ``WIDE`` columns."""
-WIDE, BAR_COLUMNS = 110, 16
+HEADINGS = ("model", "replicas", "GPUs", "episodes", "/s", "waiting", "playing", "errors", "left")
 
 
-def table(snapshot: Snapshot, max_rows: int = 100, width: int = WIDE) -> Table:
+def table(snapshot: Snapshot, max_rows: int = 100) -> Table:
     """Return a table with a row per model, active ones first; columns that are empty in every row are left out."""
     rows = sorted(snapshot.rows, key=_rank)
-    cells: list[dict[str, str | ProgressBar]] = [
-        {
-            **format_row(row),
-            "model": escape(row.name),
-            BAR: ProgressBar(max(row.planned, 1), row.done, width=BAR_COLUMNS),
-        }
-        for row in rows[:max_rows]
-    ]
+    cells = [{**format_row(row), "model": escape(row.name)} for row in rows[:max_rows]]
     hidden = f"{len(rows) - max_rows} more models are waiting or done\n" if rows[max_rows:] else ""
     rendered = Table(caption=hidden + headline(snapshot), caption_justify="left", box=None, pad_edge=False)
-    fitting = (heading for heading in HEADINGS if width >= WIDE or heading not in WIDE_ONLY)
-    headings = [heading for heading in fitting if any(row[heading] for row in cells)]
+    headings = [heading for heading in HEADINGS if any(row[heading] for row in cells)]
     for heading in headings:
         rendered.add_column(heading, justify="left" if heading == "model" else "right", no_wrap=True)
     for row in cells:
@@ -102,7 +88,6 @@ def format_row(row: GroupRow) -> dict[str, str]:
         "model": row.name,
         "replicas": f"{row.ready}{starting}" if row.ready or row.starting else "",
         "GPUs": f"{row.gpus:g}" if row.gpus else "",
-        "at once": f"{row.at_once:,}" if row.at_once > 1 else "",
         "episodes": f"{row.done:,}/{row.planned:,}",
         "/s": _rate(row.rate) if row.rate else "",
         **{heading: f"{count:,}" if count else "" for heading, count in counts.items()},

@@ -1,7 +1,6 @@
-"""Chooses narrow workers that leave to make room for a wider replica, on one node or on several for its pipeline stages."""
+"""Chooses narrow workers that leave one node to make room for a wider replica."""
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from orchestrator.scheduling.commands import Demand
@@ -23,31 +22,6 @@ def workers_to_evict(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) ->
             members = {number: [[s] for s in narrower if s.place.shared == number] for number, _ in shared}
             choices += [_leaving_for(wide.gpus, node.name, free, members[number]) for number, free in shared]
     return min((leaving for leaving in choices if leaving is not None), key=len, default=[])
-
-
-def stages_to_free(
-    slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand, without: Collection[str] = ()
-) -> dict[str, list[WorkerSlot]]:
-    """Choose nodes for a replica's pipeline stages; return each node -> the narrower workers that must leave it.
-
-    Nodes with few leaving workers are preferred. Empty if there is no room even if all narrower workers leave.
-    """
-    narrower = [slot for slot in slots if 0 < slot.group.demand.gpus < wide.gpus]
-    counts, chosen = Counter[str](), dict[str, list[WorkerSlot]]()
-    for _ in range(wide.stages):
-        choices = dict[str, list[WorkerSlot]]()
-        for node in nodes.nodes:
-            if wide.accelerator in ("", node.accelerator) and node.name not in without:
-                blocks = _blocks(slot for slot in narrower if node.name in slot.place.nodes)
-                gpus = wide.gpus / wide.stages * (counts[node.name] + 1)
-                leaving = _leaving_for(gpus, node.name, Fraction(nodes.free[node.name]), blocks)
-                choices |= {} if leaving is None else {node.name: leaving}
-        if not choices:
-            return {}
-        name = min(choices, key=lambda name: len(choices[name]) - len(chosen.get(name, ())))
-        counts[name] += 1
-        chosen[name] = choices[name]
-    return chosen
 
 
 def _leaving_for(gpus: float, node: str, free: Fraction, blocks: Iterable[list[WorkerSlot]]) -> list[WorkerSlot] | None:

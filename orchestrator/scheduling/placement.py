@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from orchestrator.scheduling import balance
 from orchestrator.scheduling.commands import MODELS, Command, Demand, Lease, Start, Stop
-from orchestrator.scheduling.eviction import stages_to_free, workers_to_evict
+from orchestrator.scheduling.eviction import workers_to_evict
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.state import SILENCE_TIMEOUT_S, WorkerGroup, WorkerSlot, leased_count, used_cpus
 from orchestrator.scheduling.tight_end import Load, tight_end
@@ -46,8 +46,6 @@ class Placement:
         self.shares = dict(shares or {})
         self.closed: frozenset[str] = frozenset()
         """Nodes where no worker starts."""
-        self.reserved: dict[str, WorkerGroup] = {}
-        """Node -> the group that waits for room on it, and on other nodes, for a replica in pipeline stages."""
         self.together, self.silence, self.wait = together, silence, wait
         self.slots: dict[int, WorkerSlot] = {}
         self._slots_by_group: defaultdict[str, dict[int, WorkerSlot]] = defaultdict(dict)
@@ -124,8 +122,6 @@ class Placement:
             return None  # the usual case; the nodes to skip need not be found then
         leaving = (slot for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus)
         without = {name for slot in leaving for name in slot.place.nodes}
-        reserved = self.reserved.items()
-        without |= {name for name, wide in reserved if wide.demand.gpus > demand.gpus and self._lacks_worker(wide)}
         skipped = without | self.closed
         return self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, skipped) if without else place
 
@@ -165,22 +161,19 @@ class Placement:
             slot.surplus = True
 
     def _make_room(self) -> None:
-        """For each group with work but no worker and no room, let narrower workers leave."""
-        self.reserved = {}
+        """For each group with work but no worker and no room, let narrower workers leave.
+
+        Pipeline stages over several nodes wait until the nodes are free.
+        """
         for group in self.groups.values():
             demand, slots = group.demand, self.slots.values()
             waits_for_writers = demand.after_writers and self._awaits_answers(group)
             needs_room = demand.gpus and self._lacks_worker(group) and not waits_for_writers
             if not needs_room or demand.gpus > self._free_in_pool(demand.pool):
                 continue
-            if self.nodes.needs_several(demand.gpus, demand.stages, demand.accelerator):
-                by_node = stages_to_free(slots, self.nodes, demand, self.closed | self.reserved.keys())
-                self.reserved |= dict.fromkeys(by_node, group)
-                evicted = [slot for leaving in by_node.values() for slot in leaving]
-            else:
-                evicted = workers_to_evict(slots, self.nodes, demand)
-            for slot in evicted:
-                slot.leaving = True
+            if not self.nodes.needs_several(demand.gpus, demand.stages, demand.accelerator):
+                for slot in workers_to_evict(slots, self.nodes, demand):
+                    slot.leaving = True
 
     def _lacks_worker(self, group: WorkerGroup) -> bool:
         return bool(group.queued_count or self.required_replicas(group)) and not self._workers_of(group)

@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import Any
 
 from orchestrator.scheduling.commands import Command, Demand, Start
-from orchestrator.scheduling.forecast.lower_bound import Work, cap_replicas
+from orchestrator.scheduling.forecast.forecast import Work, cap_replicas
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.tight_end import PRECISION

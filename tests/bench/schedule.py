@@ -17,8 +17,7 @@ from typing import Any
 from actors.engine.in_flight import expected_in_flight
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import workload
-from orchestrator.scheduling.forecast.forecast import replica_rates
-from orchestrator.scheduling.forecast.lower_bound import Work
+from orchestrator.scheduling.forecast.forecast import Work, replica_rates
 from orchestrator.scheduling.forecast.throughput import Rate
 from orchestrator.scheduling.nodes import NODE_GPUS, build_nodes
 from orchestrator.scheduling.resources import MAX_REPLICAS
@@ -81,10 +80,10 @@ def main(gpus: int, seed: int | None) -> dict[str, Any]:
     works = true_works(queues, demands, rates, faults)
     run = simulate(queues, demands, gpus, faults, build_nodes(gpus, width=NODE_GPUS), works=works)
     played = sum(work.gpus * work.episodes / work.rate for work in works.values())
-    lpt = malleable_lpt(works, gpus, run.bound.seconds)
+    lpt = malleable_lpt(works, gpus, run.bound)
     return {
         "makespan": run.makespan,
-        "bound": run.bound.seconds,
+        "bound": run.bound,
         "ratio": run.ratio,
         "lpt": run.makespan / lpt,
         "useful": played / (gpus * run.makespan),

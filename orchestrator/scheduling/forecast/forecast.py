@@ -4,7 +4,7 @@ The scheduler ends at most 8% later in the simulated sweep of the paper; the rat
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -13,11 +13,11 @@ from orchestrator.planning.build_plan import build_plan, stored_episodes
 from orchestrator.planning.plan import JUDGE, Plan, judge_group, worker_group
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
-from orchestrator.scheduling.forecast.lower_bound import Bound, Work, cap_replicas, lower_bound
 from orchestrator.scheduling.forecast.throughput import ObservedRate, Rate
 from orchestrator.scheduling.forecast.workload import PendingWork, count_work, sibling_runs
-from orchestrator.scheduling.nodes import Nodes, build_nodes
+from orchestrator.scheduling.nodes import Node, Nodes, build_nodes
 from orchestrator.scheduling.resources import demands, shares
+from orchestrator.scheduling.tight_end import PRECISION, Load, tight_end
 from sweeps.load import SweepError
 from sweeps.spec import ModelSpec, Sweep
 
@@ -28,6 +28,27 @@ SOURCES = {
     "guessed": "rates guessed from the number of parameters",
 }
 """Source of a rate -> its words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The true size and speed of one model's work; the scheduler only estimates the speed."""
+
+    episodes: int
+    gpus: float
+    rate: float
+    """Episodes/s of one replica."""
+    start: float
+    """Seconds of a start."""
+    concurrency: int = 1
+    """Episodes that a replica plays at once; a single episode takes ``concurrency / rate`` seconds."""
+    replicas: int = 1_000_000
+    """The largest number of replicas that can work at the same time."""
+
+    @property
+    def load(self) -> Load:
+        """This work as an argument of ``tight_end``, before any replica starts."""
+        return Load(self.gpus, self.episodes / self.rate, self.start, self.replicas)
 
 
 @dataclass(frozen=True)
@@ -49,18 +70,9 @@ class Forecast:
     """The group of a judge on GPUs that reads each turn while its episode waits; the wait is not counted."""
 
     @cached_property
-    def bound(self) -> Bound:
-        return lower_bound([*self.works.values()], self.gpus)
-
-    @property
     def hours(self) -> float:
         """Hours that no schedule can beat."""
-        return self.bound.seconds / HOUR
-
-    @property
-    def gpu_hours(self) -> float:
-        """GPU-hours in use: all work, and one start per model."""
-        return self.bound.area * self.gpus / HOUR
+        return lower_bound([*self.works.values()], self.gpus) / HOUR
 
     @property
     def episodes(self) -> int:
@@ -75,18 +87,15 @@ class Forecast:
         return [
             f"{self.episodes:,} episodes{judged} of {played} on {self.gpus} {self.gpu_type.upper()}",
             f"at least     {self.hours:.2f} h",
-            f"GPU-hours    {self.gpus * self.hours:.1f} reserved, {self.gpu_hours:.1f} in use",
+            f"GPU-hours    {self.gpus * self.hours:.1f}",
             *self._sources(),
             *self._remarks(),
         ]
 
     def _sources(self) -> list[str]:
-        """Return a line per source of rates, and a line for the models whose rate the front end limits, not the GPU."""
+        """Return a line per source of rates."""
         names = {source: [name for name, rate in self.rates.items() if rate.source == source] for source in SOURCES}
-        lines = [f"{text}: {', '.join(names[source])}" for source, text in SOURCES.items() if names[source]]
-        limited = [f"{name} ({rate.episodes:.2g} episodes/s)" for name, rate in self.rates.items() if rate.front_end]
-        front_end = f"limited by one front end per worker, not by the GPU: {', '.join(limited)}"
-        return [*lines, front_end] if limited else lines
+        return [f"{text}: {', '.join(names[source])}" for source, text in SOURCES.items() if names[source]]
 
     def _remarks(self) -> list[str]:
         """Return a line for everything that the hours do not count or assume."""
@@ -135,6 +144,29 @@ def forecast(
         works[name] = cap_replicas(work, counts[name], demand, nodes.nodes, pools)
     serving = judge_group(sweep.serving_judge) if sweep.serving_judge and sweep.serving_judge.model.gpus else ""
     return Forecast(gpus, gpu_type, pending, rates, works, left_out, others, serving)
+
+
+def lower_bound(works: Sequence[Work], gpus: int) -> float:
+    """Return the seconds that no schedule beats on this many GPUs, if each model with episodes starts at least once.
+
+    They are those of all GPUs together (``tight_end``), or of the longest model alone with all replicas that it may have.
+    """
+    pending = [work for work in works if work.episodes]
+    alone = [work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate for work in pending]
+    together = tight_end([work.load for work in works], gpus) * (1 - PRECISION) if gpus else 0.0
+    return max([together, *alone])
+
+
+def cap_replicas(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node], shares: Mapping[str, float]) -> Work:
+    """Return the work with this many episodes, and with as many replicas as the demand, the pool's share and the nodes allow."""
+    replicas = demand.replicas
+    if work.gpus:
+        sizes = [node.gpus for node in nodes if demand.accelerator in ("", node.accelerator)]
+        stages = demand.stages if work.gpus > max(sizes, default=0) else 1
+        fitting = sum(int(size * stages // work.gpus) for size in sizes) // stages
+        share = shares.get(demand.pool, work.gpus * replicas)
+        replicas = max(1, min(replicas, fitting, int(share // work.gpus)))
+    return replace(work, episodes=episodes, replicas=replicas)
 
 
 def _reachable(demand: Demand, nodes: Nodes, pools: Mapping[str, float]) -> float:

@@ -43,8 +43,6 @@ class Rate:
     """Seconds from the start command until the replica is ready, with weights and compiled kernels on its node."""
     source: str
     """``reckoned`` (from rates.toml), ``guessed`` (from the model's size alone) or ``measured``."""
-    front_end: bool = False
-    """True if the front end that prepares requests limits the rate, not the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +136,7 @@ def combine_rates(parts: Sequence[tuple[int, Rate]]) -> Rate:
     parts = [part for part in parts if part[0]] or [(1, parts[0][1])]
     seconds = sum(count / rate.episodes for count, rate in parts)
     main, count = max(parts, key=lambda part: part[0])[1], sum(count for count, _ in parts)
-    return replace(main, episodes=count / seconds, front_end=any(rate.front_end for _, rate in parts))
+    return replace(main, episodes=count / seconds)
 
 
 def _decoding(model: ModelSpec, gpu_type: str) -> float:
@@ -151,7 +149,7 @@ def _correct(rate: Rate, observed: ObservedRate) -> Rate:
         return rate
     episodes = (rate.episodes * PRIOR_WEIGHT_S + observed.episodes) / (PRIOR_WEIGHT_S + observed.busy)
     start = (rate.start + sum(observed.starts)) / (1 + len(observed.starts))
-    return Rate(episodes, start, "measured", rate.front_end)
+    return Rate(episodes, start, "measured")
 
 
 def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
@@ -168,7 +166,7 @@ def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
 def _cap_by_front_end(rate: Rate, model: ModelSpec) -> Rate:
     """Return the rate, limited to the requests/s that one front end sustains."""
     limit = _table()["front_end"].get(model.architecture, math.inf) if model.backend == "vllm" else math.inf
-    return replace(rate, episodes=limit, front_end=True) if rate.episodes > limit else rate
+    return replace(rate, episodes=min(rate.episodes, limit))
 
 
 def _start_seconds(model: ModelSpec) -> float:

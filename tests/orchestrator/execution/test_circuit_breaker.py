@@ -10,8 +10,7 @@ from actors.playing.episode_runner import EpisodeRunner
 from envs import SCENARIOS
 from envs.render import UnreadablePicture as UnprocessablePicture
 from envs.samples import load_samples
-from orchestrator.execution.circuit_breaker import REFUSALS_TO_STOP, RequestGroup
-from orchestrator.execution.result_sink import ResultSink
+from orchestrator.execution.result_sink import REFUSALS_TO_STOP, RequestGroup, ResultSink
 from orchestrator.planning.plan import make_plan
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from sweeps.load import build

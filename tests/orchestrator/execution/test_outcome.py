@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from actors.engine.baselines import Baseline
-from orchestrator.execution.attempt_state import AttemptState
+from orchestrator.execution.prepare import AttemptState
 from orchestrator.execution.score import AttemptOutcome, write_outcome
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import checksums

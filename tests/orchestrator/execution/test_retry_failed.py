@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from envs.types import Ending
+from orchestrator.execution.prepare import parse_endings, requeue_episodes
 from orchestrator.execution.result_sink import build_failed_batch
-from orchestrator.execution.retry_failed import parse_endings, requeue_episodes
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import safe_write
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns

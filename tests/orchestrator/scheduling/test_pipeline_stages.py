@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,6 @@ from orchestrator.execution.model_packages import worker_options
 from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Start
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.scheduling.state import WorkerGroup
 from orchestrator.scheduling.wanted_gpus import wanted_bundles
 from sweeps.load import build
 from sweeps.sweep_file import SweepError
@@ -82,25 +80,6 @@ def test_it_waits_for_nodes_and_is_abandoned_when_none_came():
         "the autoscaler is asked for a node per stage"
     )
     assert scheduler.on_tick(7199) == [] and scheduler.on_tick(7201) == [Abandon("wide", reason)]
-
-
-def test_narrow_workers_leave_both_nodes_and_nothing_starts_there_meanwhile():
-    scheduler = schedule(3, {"m": ONE}, episodes=10**5)
-    scheduler.groups["m"].demand = replace(ONE, rate=1.0, start=1.0)
-    narrow = [start.slot for start in scheduler.on_begin()]
-    for slot in narrow:
-        scheduler.on_ready(slot, 1.0)
-    scheduler.demands = {**scheduler.demands, "wide": WIDE}
-    scheduler.groups["wide"] = WorkerGroup("wide", WIDE, deque())
-    scheduler.on_answers("wide", range(10**6, 10**6 + 50), 2.0)
-    leaving = [slot for slot, worker in scheduler.slots.items() if worker.leaving]
-
-    assert len(narrow) == 24 and len(leaving) == 16 and len({scheduler.slots[slot].place.node for slot in leaving}) == 2
-    commands = [command for slot in leaving for command in scheduler.on_death(slot, "gone", 3.0)]
-    (start,) = only(Start, commands)
-    assert start.group == "wide" and len(set(start.place.stages)) == 2, (
-        "no narrow worker has taken a GPU before the wide one"
-    )
 
 
 @pytest.mark.parametrize("seed", range(12))

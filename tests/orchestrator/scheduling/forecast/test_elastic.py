@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.forecast.lower_bound import Work
+from orchestrator.scheduling.forecast.forecast import Work
 from orchestrator.scheduling.nodes import Node
 from tests.bench.elastic import SCENES, Change, available, bound, hold, play
 

@@ -84,9 +84,7 @@ def test_the_front_end_limits_the_rate_on_any_gpu():
     pending = workload.published_work(sweep)
     slower, faster = (replica_rates(sweep, kind, [], pending)["internvl3-1b"] for kind in ("h200", "b200"))
 
-    assert (slower.front_end, faster.front_end) == (False, True)
-    lines = forecast(sweep, 8, "b200").lines()
-    assert any("front end" in line and "internvl3-1b" in line for line in lines)
+    assert slower.episodes < faster.episodes < 2 * slower.episodes
 
 
 def test_the_scheduler_starts_with_the_rates_of_the_forecast():
@@ -103,7 +101,7 @@ def test_the_lines_name_hours_sources_and_what_is_not_counted(tmp_path):
     outlook, lines = forecast(sweep, 8, "h200"), forecast_lines(sweep, 8, "h200")
 
     assert f"at least     {outlook.hours:.2f} h" in lines and outlook.hours > 1
-    assert any(line.startswith(f"GPU-hours    {8 * outlook.hours:.1f} reserved") for line in lines)
+    assert any(line == f"GPU-hours    {8 * outlook.hours:.1f}" for line in lines)
     text = "\n".join(lines)
     assert all(words in text for words in ("rates reckoned", "without GPU: gpt-4.1", "published benchmark"))
     narrow = forecast(sweep, 1, "h200")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envs.types import Ending
-from orchestrator.execution.attempt_state import AttemptState
+from orchestrator.execution.prepare import AttemptState
 from orchestrator.execution.result_sink import ResultSink, build_failed_batch
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import control_log
