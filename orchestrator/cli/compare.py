@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from actors.text.printable import printable
+from envs.errors import UserError
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import print_json, reads_folders
 from orchestrator.monitoring.console import show
@@ -49,6 +50,8 @@ def compare(
 ) -> None:
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
     options = ReadOptions.parse(data, judge, strict_paper, cluster)
+    if power and len(folders) < 2:
+        raise UserError("compare --power tells what a comparison of runs finds: name two run folders or more")
     if power:
         _show_power(folders, options, as_json)
     elif len(folders) > 1:
@@ -84,14 +87,13 @@ def compare_folders(folders: Sequence[Path], options: ReadOptions, as_json: bool
 def _show_power(folders: Sequence[Path], options: ReadOptions, as_json: bool) -> None:
     """Print the smallest difference that a comparison of these runs finds in 80% of cases."""
     runs = read_runs(folders, *options)
-    is_paired = len(runs) > 1
-    smallest = powers.paired_power(run_comparison.compare_runs(runs)) if is_paired else powers.unpaired_power(runs[0])
+    smallest = powers.paired_power(run_comparison.compare_runs(runs))
     if as_json:
         print_json(smallest.to_dicts())
         return
     names = run_comparison.distinct_names([run.folder for run in runs])
     notes_on_input = joint_input_notes(dict(zip(names, runs, strict=True)))
-    table = powers.power_table(smallest, paired=is_paired)
+    table = powers.power_table(smallest)
     show(rich_table(add_notes(table, notes_on_input)), min_width=WIDTH)
 
 

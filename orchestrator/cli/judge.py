@@ -70,22 +70,24 @@ def _judge_answers(output: str, judge_name: str, set_: list[str], again: bool, o
 def _correct_by_labels(folder: Path, path: Path, as_json: bool) -> None:
     """Store the labels of a file, and print the judge's shares that they correct."""
     from orchestrator.gold.labels import FILE, store_labels
+    from orchestrator.report.measures.judge_correction import corrected_shares
     from orchestrator.report.read_run import read_run
     from orchestrator.report.statistics.judge_error import FEWEST_LABELS
     from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.model_input import add_notes, input_notes
-    from orchestrator.report.tables.open_ended import corrected_table
+    from orchestrator.report.tables.open_ended import open_ended_table
 
     run_data = read_run(folder)
     answers = run_data.episodes.filter(run_data.episodes["ending"] == "answered")
     read, stored = store_labels(run_data.folder, path, answers["key"])
-    table = add_notes(corrected_table(run_data), input_notes(run_data.sweep, run_data.folder))
+    shares = corrected_shares(run_data)
     if as_json:
-        print_json(table.numbers.to_dicts() if table.numbers is not None else [])
+        print_json(shares.to_dicts())
         return
+    table = add_notes(open_ended_table(run_data), input_notes(run_data.sweep, run_data.folder))
     print_lines([f"{read:,} labels read, {stored:,} in {run_data.folder / FILE}"])
     too_few = f"too few labels to correct a share: it takes {FEWEST_LABELS} of a model under a condition, two in each scenario"
-    show(rich_table(table) if table.rows else too_few, min_width=WIDTH)
+    show(rich_table(table) if shares["labels"].count() else too_few, min_width=WIDTH)
 
 
 def _show_agreement(folder: Path, as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import typer
@@ -18,7 +17,7 @@ LISTED = 5
 """Most undecided samples that are listed by id."""
 COLUMNS = {
     "samples": "samples", "kept": "kept", "gone": "dropped", "undecided": "undecided", "published": "kept by paper",
-    "shared": "kept by both", "first_turn": "first turn %", "first_turn_kept": "of kept %",
+    "shared": "kept by both",
 }  # fmt: skip
 """Column -> its heading."""
 
@@ -38,7 +37,9 @@ def show_filter(folder: Path, percent: int, output: Path | None, as_json: bool) 
         figures = {"models": turns.models, "percent": percent, "scenarios": rows.to_dicts()}
         print_json({**figures, "undecided": undecided.to_dicts(), "notes": notes})
     else:
-        texts = ([row["scenario"], *(_figure(row, name) for name in COLUMNS)] for row in rows.iter_rows(named=True))
+        figures = (map(row.get, COLUMNS) for row in rows.iter_rows(named=True))
+        counts = (["-" if figure is None else f"{figure:,}" for figure in row] for row in figures)
+        texts = ([name, *row] for name, row in zip(rows["scenario"], counts, strict=True))
         title = f"dropped: samples that {percent}% of the {len(turns.models)} models get right at the first turn"
         show(text_table(("scenario", *COLUMNS.values()), texts, title, len(COLUMNS)), min_width=WIDTH)
         print_lines(notes)
@@ -55,12 +56,3 @@ def _notes(turns: first_turn.FirstTurns, undecided: pl.DataFrame, percent: int, 
     if output is not None:
         count = sum(map(len, turns.ids(percent).values()))
         yield f"{output} holds the {count:,} kept ids; play only them with --set selection.ids_file={output}"
-
-
-def _figure(row: dict[str, Any], name: str) -> str:
-    """Return a count, or a share with its 95% interval if it has one."""
-    value, low, high = row[name], row.get(f"{name}_low"), row.get(f"{name}_high")
-    if value is None:
-        return "-"
-    limits = "" if low is None or high is None else f" ({low:.0f}–{high:.0f})"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}{limits}"

@@ -91,12 +91,10 @@ def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
         return plan, []
     from orchestrator.planning.build_plan import planned_cells
     from orchestrator.precision.stopping import load_rule
-    from orchestrator.report.scores.precision_stops import describe_planned_savings, describe_savings
+    from orchestrator.report.scores.precision_stops import describe_savings
 
     stopped_plan = plan.with_stops(load_rule(plan, Path(sweep.output)).stops())
-    rule = sweep.precision
-    savings = describe_savings(rule, planned_cells(stopped_plan))
-    return stopped_plan, [*savings, *describe_planned_savings(rule, plan.cells, plan.sizes)]
+    return stopped_plan, describe_savings(sweep.precision, planned_cells(stopped_plan))
 
 
 def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) -> list[str]:

@@ -1,7 +1,6 @@
 """``report``: tables, figures and pages of one run folder or several."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -115,10 +114,8 @@ def _rank_models(folders: Sequence[Path], options: ReadOptions, output: Path, as
     """Rank the models and people of run folders on one offline page, with links to their report pages."""
     ranking = build_leaderboard(read_runs(folders, *options))
     if as_json:
-        entrants = {name: asdict(entrant) for name, entrant in ranking.entrants.items()}
-        rows = [entrants[row["name"]] | row for row in ranking.rows.to_dicts()]
         notes = [*ranking.notes, *ranking.input_notes]
-        print_json({"rows": rows, "cells": ranking.cells.to_dicts(), "notes": notes})
+        print_json({"rows": ranking.rows.to_dicts(), "cells": ranking.cells.to_dicts(), "notes": notes})
         return
     with disk_errors(output):
         page = write_leaderboard(ranking, output)

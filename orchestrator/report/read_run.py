@@ -48,8 +48,8 @@ def read_run(
     cells = planned.lazy().select("cell")
     stored = episodes(folder).join(cells, on="cell", how="semi", maintain_order="left").collect()
     sweep_with_data = sweep if data is None else sweep.model_copy(update={"data": str(data)})
-    samples, plan, notes = _load_samples(folder, sweep_with_data, stored)
-    belonging = _belonging_episodes(stored, planned_keys(folder), plan, samples).collect().sort("key")
+    samples, notes = _load_samples(folder, sweep_with_data, stored)
+    belonging = filter_planned(stored.lazy(), planned_keys(folder)).collect().sort("key")
     _check_cluster(cluster, belonging, samples)
     left_out = read_bad_lines(folder)
     notes += [
@@ -131,12 +131,12 @@ def _planned_frame(folder: Path) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={name: pl.Int64 if name in ("planned", "full") else pl.String for name in names})
 
 
-def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, Plan | None, list[str]]:
-    """Return the samples (of scenarios whose data are the ones that were played), the plan, and notes."""
+def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, list[str]]:
+    """Return the samples (of scenarios whose data are the ones that were played), and notes."""
     try:
         plan = plan_from_folder(folder, sweep)
     except (BadData, PackageError, SweepError, RunFolderError, OSError) as problem:
-        return {}, None, [f"{NO_DATA} ({problem}), so wrong guesses are not told from early ones"]
+        return {}, [f"{NO_DATA} ({problem}), so wrong guesses are not told from early ones"]
     played = dict(stored.group_by("scenario").agg("key").rows())
     scenarios = dict.fromkeys(cell.scenario for cell in plan.cells)
     usable = {name for name in scenarios if name not in played or _is_played(plan, name, pl.Series(played[name]))}
@@ -145,21 +145,10 @@ def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Sam
         for name in scenarios
         if name not in usable
     ]
-    return {name: samples_by_id for name, samples_by_id in plan.samples_by_id.items() if name in usable}, plan, notes
+    return {name: samples_by_id for name, samples_by_id in plan.samples_by_id.items() if name in usable}, notes
 
 
 def _is_played(plan: Plan, scenario: str, stored: pl.Series) -> bool:
     """Return True if any planned episode of the scenario is among these keys; a match is usually in the first cell."""
     cells = (index for index, cell in enumerate(plan.cells) if cell.scenario == scenario)
     return any(stored.is_in(list(plan.keys(index))).any() for index in cells)
-
-
-def _belonging_episodes(
-    stored: pl.DataFrame, planned: pl.LazyFrame | None, plan: Plan | None, usable: Samples
-) -> pl.LazyFrame:
-    """Return the episodes of the folder's recorded plan, or without a record, of the plan made from the data folder."""
-    if planned is not None:
-        return filter_planned(stored.lazy(), planned)
-    cells = enumerate(plan.cells) if plan else ()
-    keys = [key for index, cell in cells if plan and cell.scenario in usable for key in plan.keys(index)]
-    return filter_planned(stored.lazy(), keys, scenarios=usable)

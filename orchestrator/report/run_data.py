@@ -36,8 +36,6 @@ AUTOMATIC = "automatic"
 CERTAIN = ("oracle", "always-ask", "abstain")
 ACROSS, ALONG = ("left", "right", "zoom"), ("up", "down", "zoom")
 """Moves that COCO counts on each axis (``envs.coco``)."""
-PICTURE_SIZE = r"\^\d+$"
-"""Suffix of a picture's name with its size (``ImageRef.key``), which does not change the view."""
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,11 @@ import polars as pl
 CACHED = ("prompt_cached", "pictures_cached")
 COUNTS = (("prompt_tokens", "cached_tokens"), ("pictures", "cached_pictures"))
 """Per name in ``CACHED``, the columns of ``EpisodeRow`` with the total and with the cached part of it."""
-LABELS = ("prompt tokens from the engine's cache", "pictures preprocessed before")
 
 
 def cached_percentages() -> list[pl.Expr]:
     """Return expressions for ``CACHED`` of a group of episodes; those without a report are left out of both sums."""
     return [_percentage(*map(pl.col, columns)).alias(name) for name, columns in zip(CACHED, COUNTS, strict=True)]
-
-
-def describe_percentages(percentages: dict[str, float | None]) -> str:
-    """Return ``62% of prompt tokens from the engine's cache, 75% of pictures preprocessed before``, or an empty string."""
-    labeled = zip((percentages[name] for name in CACHED), LABELS, strict=True)
-    return ", ".join(f"{percentage:.0f}% of {label}" for percentage, label in labeled if percentage)
 
 
 def _percentage(total_column: pl.Expr, cached: pl.Expr) -> pl.Expr:

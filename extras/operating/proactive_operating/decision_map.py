@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from envs.types import Action, Ending, Mode, Verdict
-from orchestrator.report.run_data import PICTURE_SIZE, RunData, cached_per_run
+from orchestrator.report.run_data import RunData, cached_per_run
 from proactive_operating.frames import Moves
 
 MAP_COLUMN = "decision_map"
@@ -126,7 +126,7 @@ def _read_episodes(run_data: RunData) -> list[tuple[Any, ...]]:
 def _named_turns(run_data: RunData, episodes: pl.DataFrame) -> pl.LazyFrame:
     """Return the turns with the names of their episodes; sizes are removed from the names of pictures."""
     wanted = episodes.select("key", "model", "scenario", "condition", "sample_id", "cell")
-    picture = pl.col("image").str.replace(PICTURE_SIZE, "")
+    picture = pl.col("image").str.replace(r"\^\d+$", "")  # without its size, which does not change the view
     return (
         run_data.select_turns(episodes)
         .select("key", "turn", picture, "category", "action")

@@ -3,7 +3,6 @@
 from typing import Any
 
 from orchestrator.report.tables.table import one_line
-from sweeps.protocol import ZERO_SHOT
 
 FEWEST = 3
 """Fewest models of a figure: with fewer, a table says more in less space."""
@@ -32,11 +31,6 @@ BEGINNINGS = {
     "gave_up_at_once": ("gives up at once", *ABSTAINED), "unreadable_at_once": ("unreadable", *UNREAD),
 }  # fmt: skip
 """Share -> label, color (distinct in grayscale or by hatch), hatch."""
-CONDITIONS = {
-    ZERO_SHOT: ("#14406b", "o"), "hint": ("#e8893a", "o"), "history": ("#14406b", "s"), "icl-1": ("#0f7f58", "^"),
-    "icl-3": ("#b04a8f", "D"), "random-proactive": ("#5aa9e6", "v"), "reference": ("#0f7f58", "s"),
-}  # fmt: skip
-"""Condition -> color, marker."""
 SERIES, MARKERS = ("#14406b", "#e8893a", "#0f7f58", "#b04a8f", "#8a6d00", "#5aa9e6"), "os^DvPX*<>"
 
 

@@ -17,17 +17,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullFormatter
 
-from envs import SCENARIOS, in_paper_order
-from envs.plural import pluralize
+from envs import in_paper_order
 from envs.types import Mode
 from orchestrator.report import figures as looks
 from orchestrator.report.figures import FEWEST, INK, series_look, short_label
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.parts import order_models
+from orchestrator.report.tables.parts import average_heading, order_models
 from sweeps.protocol import ZERO_SHOT
 
 Handle = Line2D | Patch
@@ -35,11 +33,13 @@ PAGE, TALLEST = 6.75, 9.0
 """Width and largest height of a figure in inches, those of a page in two-column papers."""
 HEAD, LEGEND_LINE, LEGEND_ENTRIES = 0.6, 0.17, 4
 """Inches that a row of panels needs beside its models, and a legend's line; entries of that line."""
-CHANGES = {
-    "accuracy against zero-shot, points\n(paired 95% intervals)": ("difference", "difference_low", "difference_high"),
-    "suggestions per episode against zero-shot\n(paired 95% intervals)": ("ps_difference", "ps_low", "ps_high"),
+Columns = tuple[str, str, str]
+"""Columns of a value and the ends of its interval."""
+CHANGES: dict[str, Columns] = {
+    "accuracy, points": ("difference", "difference_low", "difference_high"),
+    "suggestions per episode": ("ps_difference", "ps_low", "ps_high"),
 }
-"""Axis label -> columns (value, low, high) of averages."""
+"""Title -> columns of averages."""
 ACCURACY = ("acc", "acc_low", "acc_high")
 
 
@@ -133,16 +133,8 @@ def _label_rows(context: FigureContext, panel: Axes, names: Sequence[str], title
         panel.axhline(sum(gray) - 0.5, color="#aaaaaa", linewidth=0.6, zorder=0)
 
 
-def _draw_point(panel: Axes, values: Sequence[Any], level: float, marker: str, **style: Any) -> None:
-    """Draw a value with its interval (value, low, high) on a row."""
-    value, low, high = values
-    if low is not None:
-        panel.plot([low, high], [level] * 2, color=style["color"], alpha=style["alpha"], linewidth=0.9, zorder=2)
-    panel.plot(value, level, marker, **{"markersize": 3.3, "zorder": 4, **style})
-
-
-def _legend_dot(look: tuple[str, str], label: str, **style: Any) -> Line2D:
-    return Line2D([], [], color=look[0], marker=look[1], linewidth=0.9, label=label, markersize=3.6, **style)
+def _legend_dot(look: tuple[str, str], label: str) -> Line2D:
+    return Line2D([], [], color=look[0], marker=look[1], linewidth=0.9, label=label, markersize=3.6)
 
 
 def shares_figure(
@@ -177,114 +169,72 @@ def shares_figure(
     return figure
 
 
-def changes_figure(context: FigureContext, everywhere: bool) -> Figure | None:
-    """Draw the change of accuracy and suggestions against zero-shot under each condition.
+def dots_figure(
+    context: FigureContext, panels: Mapping[str, tuple[pl.DataFrame, Columns]], styles: Mapping[str, tuple[str, str]]
+) -> Figure:
+    """Draw a point with its interval per model and condition (of ``styles``), in a panel per title: rows, columns."""
+    models = pl.concat([rows["model"] for rows, _ in panels.values()])
+    entries = [_legend_dot(look, name) for name, look in styles.items()]
+    across, order = min(4, len(panels)), list(styles)
+    down = -(-len(panels) // across)
+    figure, names = _rows_figure(context, models, 0.06 + 0.075 * len(styles), down, entries)
+    axes = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
+    for panel, (title, (rows, columns)) in zip(axes, panels.items(), strict=False):
+        for row in rows.drop_nulls(columns[0]).iter_rows(named=True):
+            shift = 0.72 * (0.5 - (order.index(row["condition"]) + 0.5) / len(styles))
+            color, marker = styles[row["condition"]]
+            level, style = names.index(row["model"]) + shift, context.look(row["model"], color)
+            value, *ends = (row[column] for column in columns)
+            if ends[0] is not None:
+                panel.plot(ends, [level] * 2, linewidth=0.9, zorder=2, **style)
+            panel.plot(value, level, marker, markersize=3.3, zorder=4, **style)
+        _label_rows(context, panel, names, title)
+    for panel in axes[len(panels) :]:
+        panel.set_visible(False)
+    return figure
 
-    With ``everywhere`` it draws the conditions of all scenarios, otherwise those of some scenarios only (solved examples).
-    """
-    played = {name: c for name, c in context.run_data.conditions.items() if c.mode is not Mode.REFERENCE}
-    compared = [name for name, condition in played.items() if everywhere is not bool(condition.scenarios)]
+
+def changes_figure(context: FigureContext) -> Figure | None:
+    """Draw the change of accuracy and suggestions against zero-shot, averaged over each condition's scenarios."""
+    played = [name for name, c in context.run_data.conditions.items() if c.mode is not Mode.REFERENCE]
     averages = comparisons(context.run_data).condition_averages
-    rows = averages.filter(pl.col("condition").is_in(compared), protocol="mcqa")
+    rows = averages.filter(pl.col("condition").is_in(played), protocol="mcqa")
     if rows["model"].n_unique() < FEWEST:
         return None
-    conditions = [name for name in compared if name in set(rows["condition"])]
-    styles = {name: looks.CONDITIONS.get(name) or series_look(n) for n, name in enumerate(conditions)}
-    entries = [_legend_dot(look, name) for name, look in styles.items()]
-    figure, names = _rows_figure(context, rows["model"], 0.06 + 0.075 * len(conditions), 1, entries)
-    panels = figure.subplots(1, len(CHANGES), sharey=True, squeeze=False).ravel()
-    title = "" if everywhere else "average of " + " and ".join(played[conditions[0]].scenarios)
-    for panel, (label, columns) in zip(panels, CHANGES.items(), strict=True):
+    conditions = [name for name in played if name in set(rows["condition"])]
+    styles = {name: series_look(number) for number, name in enumerate(conditions)}
+    figure = dots_figure(context, {title: (rows, columns) for title, columns in CHANGES.items()}, styles)
+    for panel in figure.axes:
         panel.axvline(0, color=INK, linewidth=0.7, zorder=1)
-        for row in rows.drop_nulls(columns[0]).iter_rows(named=True):
-            level = names.index(row["model"]) + 0.72 * (0.5 - (conditions.index(row["condition"]) + 0.5) / len(styles))
-            color, marker = styles[row["condition"]]
-            style = context.look(row["model"], color)
-            _draw_point(panel, [row[column] for column in columns], level, marker, **style)
-        _label_rows(context, panel, names, title)
-        panel.set_xlabel(label)
+    figure.supxlabel("change against zero-shot, with paired 95% intervals")
     return figure
 
 
 def reference_figure(context: FigureContext) -> Figure | None:
-    """Draw zero-shot accuracy and, hollow, that on the clear image: a panel per scenario and for the average."""
-    pairs = [ZERO_SHOT, "reference"]
-    averages = context.averages(pairs)
+    """Draw accuracy under zero-shot and on the clear image: a panel per scenario and for the average."""
+    styles = {name: series_look(number) for number, name in enumerate((ZERO_SHOT, "reference"))}
+    averages = context.averages(list(styles))
     if averages["condition"].n_unique() < 2 or averages["model"].n_unique() < FEWEST:
         return None
-    cells = estimate(context.run_data).cells.drop_nulls("acc").filter(pl.col("condition").is_in(pairs), protocol="mcqa")
+    cells = estimate(context.run_data).cells.filter(pl.col("condition").is_in(list(styles)), protocol="mcqa")
     scenarios = in_paper_order(cells["scenario"])
-    is_paper = len(scenarios) == len(SCENARIOS) and set(scenarios) <= SCENARIOS.keys()
-    title = "average" if is_paper else f"average of {pluralize(len(scenarios), 'scenario')}"
-    panels_shown = {name: cells.filter(scenario=name) for name in scenarios} | {title: averages}
+    panels = {name: (cells.filter(scenario=name), ACCURACY) for name in scenarios}
     if averages["model"].n_unique() > 24:
-        panels_shown = {title: averages}  # the labels of so many models would overlap
-    across = min(4, len(panels_shown))
-    down = -(-len(panels_shown) // across)
-    hollow = {"markerfacecolor": "white", "markeredgewidth": 1.0}
-    entries = [
-        _legend_dot(looks.CONDITIONS[ZERO_SHOT], ZERO_SHOT),
-        _legend_dot(looks.CONDITIONS["reference"], "reference", **hollow),
-    ]
-    figure, names = _rows_figure(context, averages["model"], 0.16, down, entries)
-    panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
-    for panel, (name, rows) in zip(panels, panels_shown.items(), strict=False):
-        for row in rows.iter_rows(named=True):
-            color, marker = looks.CONDITIONS[row["condition"]]
-            shift, style = (0.16, {}) if row["condition"] == ZERO_SHOT else (-0.16, hollow)
-            level, look = names.index(row["model"]) + shift, context.look(row["model"], color)
-            _draw_point(panel, [row[column] for column in ACCURACY], level, marker, **look, **style)
-        _label_rows(context, panel, names, name)
+        panels = {}  # the labels of so many models would overlap
+    figure = dots_figure(context, {**panels, average_heading(scenarios): (averages, ACCURACY)}, styles)
+    for panel in figure.axes:
         panel.set(xlim=(-4, 104), xticks=[0, 50, 100])
-    for panel in panels[len(panels_shown) :]:
-        panel.set_visible(False)
     figure.supxlabel("accuracy, %, with 95% intervals")
-    return figure
-
-
-def capacity_figure(context: FigureContext) -> Figure | None:
-    """Draw size against suggestions and accuracy under zero-shot, with Spearman's rank correlation; a line per family."""
-    sizes = {model.name: model.parameters for model in context.run_data.sweep.models if model.parameters is not None}
-    rows = context.averages([ZERO_SHOT]).filter(pl.col("model").is_in(list(sizes)))
-    if rows.height < FEWEST:
-        return None
-    size, family = pl.col("model").replace_strict(sizes, return_dtype=pl.Float64), r"(?i)[-_]?[0-9]+(\.[0-9]+)?b$"
-    rows = rows.with_columns(parameters=size, family=pl.col("model").str.replace(family, "")).sort(
-        "parameters", "model"
-    )
-    families = rows.partition_by("family", as_dict=True, maintain_order=True)
-    styles = {name: series_look(number) for number, (name,) in enumerate(families)}
-    entries = [_legend_dot(look, short_label(str(name))) for name, look in styles.items()]
-    figure, _ = _rows_figure(context, rows["model"], 1.6 / rows.height, 1, entries)
-    for panel, (measure, label) in zip(
-        figure.subplots(1, 2), (("ps", "suggestions"), ("acc", "accuracy, %")), strict=True
-    ):
-        for (name,), part in families.items():
-            color, marker = styles[name]
-            panel.plot(part["parameters"], part[measure], marker=marker, markersize=4.0, color=color, linewidth=0.7)
-            for row in part.drop_nulls(f"{measure}_low").iter_rows(named=True):
-                ends = [row[f"{measure}_low"], row[f"{measure}_high"]]
-                panel.plot([row["parameters"]] * 2, ends, color=color, linewidth=0.8, alpha=0.7)
-        panel.set_xscale("log")
-        panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        panel.xaxis.set_minor_formatter(NullFormatter())
-        panel.set(xlabel="parameters, billions (log scale)", ylabel=label)
-        panel.set_ylim(bottom=0)
-        rho = float(rows.select(pl.corr("parameters", measure, method="spearman")).item())
-        known = "no rank correlation" if rho != rho else f"Spearman's rho {rho:+.2f}, {pluralize(rows.height, 'model')}"
-        panel.set_title(known, fontweight="normal")
     return figure
 
 
 BEGIN, ANSWER = "share of episodes by their first reply, %", "share of answers, %"
 FIGURES: dict[str, Callable[[FigureContext], Figure | None]] = {
     "answer": partial(shares_figure, conditions=(ZERO_SHOT, "hint"), styles=looks.BEGINNINGS, label=BEGIN),
-    "conditions": partial(changes_figure, everywhere=True),
+    "conditions": changes_figure,
     "reference": reference_figure,
     "actions": partial(
         shares_figure, conditions=(ZERO_SHOT, "hint", "random-proactive"), styles=looks.ACTIONS, label=ANSWER
     ),
-    "examples": partial(changes_figure, everywhere=False),
-    "capacity": capacity_figure,
 }
 """Name -> function that draws the figure; it returns None if the run has nothing to draw."""

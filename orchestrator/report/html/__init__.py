@@ -3,13 +3,11 @@
 The same folder, data and seed give the same bytes.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -65,17 +63,9 @@ def build_page(run_data: RunData, figures: Sequence[str] = SHOWN) -> ReportPage:
 def write_leaderboard(
     leaderboard: Leaderboard, target: Path, title: str = "Leaderboard", comparison: RunComparison | None = None
 ) -> Path:
-    """Write one page on several runs, with the differences of a comparison if there is one, and return its path.
-
-    Names link to the report page of their run if it has one.
-    """
-    pages = {run: folder / NAME for run, folder in leaderboard.folders.items()}
-    links = {
-        run: quote(os.path.relpath(page.resolve(), target.resolve().parent)) if page.is_file() else ""
-        for run, page in pages.items()
-    }
+    """Write one page on several runs, with the differences of a comparison if there is one, and return its path."""
     differences = comparison_tables(comparison) if comparison else ()
-    tables = [*leaderboard_tables(leaderboard, links), *differences]
+    tables = [*leaderboard_tables(leaderboard), *differences]
     return _write(target, ReportPage(title, tables, [visible(note, 600) for note in leaderboard.notes]))
 
 

@@ -12,16 +12,13 @@ from envs.plural import pluralize
 from envs.types import ERRORS
 from orchestrator.report.html.text import join_names, visible
 from orchestrator.report.measures.clustering import describe_clusters
-from orchestrator.report.measures.resources import describe_resources
 from orchestrator.report.paper.published import foreign_scenarios, subset_scenarios
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
-from orchestrator.report.tables.parts import Row, order_models
+from orchestrator.report.tables.parts import Row
 from orchestrator.report.wording import format_share
-from orchestrator.storage.replica_time import describe
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import judge_counts
-from sweeps.conditions import CONDITIONS
 from sweeps.protocol import Protocol
 
 
@@ -42,9 +39,6 @@ def list_facts(run_data: RunData) -> list[Fact]:
     checked = run_data.samples and not run_data.episodes.is_empty()
     facts = {
         "Played": f"{finished:,} of {pluralize(planned, 'planned episode')} ({share}), {cells}",
-        "Models": join_names(order_models(rows["model"], run_data.baselines), 40),
-        "Scenarios": join_names(in_paper_order(rows["scenario"]), 7),
-        "Conditions": join_names(in_paper_order(rows["condition"], CONDITIONS), 12),
         "Data": _data(run_data),
         "Decoding": "; ".join(
             f"{protocol.label} {sampling.description}, at most {sampling.max_tokens:,} new tokens a reply"
@@ -54,8 +48,6 @@ def list_facts(run_data: RunData) -> list[Fact]:
         "Judge": _judge(run_data),
         "Intervals": describe_clusters(run_data),
         "Seed": str(sweep.seed),
-        "Cost": describe_resources(run_data),
-        "Workers": "".join(describe(run_data.folder)),
         "Program": _program(status),
     }
     return [Fact(name, text) for name, text in facts.items() if text]
@@ -67,7 +59,6 @@ def list_problems(run_data: RunData) -> list[str]:
     return [
         *(["the sweep is still running: this page is a snapshot"] if status.get("running") else []),
         *_unfinished(run_data.rows),
-        *_given_up(status),
         *_errors(run_data),
         *(visible(note, 400) for note in run_data.notes),
     ]
@@ -116,17 +107,8 @@ def _unfinished(rows: pl.DataFrame) -> Iterator[str]:
     )
 
 
-def _given_up(status: Row) -> Iterator[str]:
-    reasons: dict[str, list[str]] = {}
-    for cell in status.get("cells") or ():
-        if cell.get("reason"):
-            reasons.setdefault(str(cell["reason"]), []).append(str(cell["cell"]))
-    for reason, cells in reasons.items():
-        yield f"{pluralize(len(cells), 'cell')} stopped ({join_names(cells, 2)}): {visible(reason, 300)}"
-
-
 def _errors(run_data: RunData) -> Iterator[str]:
-    """Yield the number of episodes that a limit cut short, and of those without an answer with their commonest causes."""
+    """Yield the number of episodes that a limit cut short, and of those without an answer."""
     rows = run_data.rows
     for ending, reason in CUT_SHORT_REASONS.items():
         if count := int(rows[ending].sum()):
@@ -135,6 +117,3 @@ def _errors(run_data: RunData) -> Iterator[str]:
     if total := int(rows["errors"].sum()):
         kinds = ", ".join(f"{n:,} {name}" for name in ERRORS if (n := int(rows[name].sum())))
         yield f"without an answer, left out of all measures: {pluralize(total, 'episode')} ({kinds})"
-    causes = run_data.episodes.filter(pl.col("error").is_not_null()).group_by("error").len().sort("len", "error")
-    for cause, count in causes.reverse().head(3).iter_rows() if total else ():
-        yield f"{pluralize(count, 'time')}: {visible(cause, 240)}"

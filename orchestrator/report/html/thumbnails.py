@@ -49,8 +49,6 @@ class Thumbnails:
         self.most, self.most_bytes = most, most_bytes
         self.uris: list[str] = []
         self.bytes = 0
-        self.left_out = 0
-        """Number of pictures that the limits kept out."""
         self._numbers: dict[str, int | str] = {}
 
     def number(self, key: str) -> int | str:
@@ -67,7 +65,6 @@ class Thumbnails:
 
     def _add(self, renderer: Renderer, ref: ImageRef) -> int | str:
         if len(self.uris) >= self.most or self.bytes >= self.most_bytes:
-            self.left_out += 1
             return "left out: the number of pictures of a page is bounded"
         try:
             return self.store(renderer, ref)

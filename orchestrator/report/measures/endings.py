@@ -13,9 +13,7 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Move, State, Verdict
-from orchestrator.report.measures.clustering import add_clusters, cluster_numbers
 from orchestrator.report.run_data import RunData, cached_per_run, rank_of
-from orchestrator.report.statistics.clustered import estimate_mean, share_interval
 
 
 class EndingKind(StrEnum):
@@ -59,7 +57,6 @@ class EndingKind(StrEnum):
 
 VIEW_COLUMNS = ["scenario", "sample_id", "mode", "frame", "turn", "across", "along"]
 """Columns of ``RunData.last_turns`` that determine a view."""
-BOUNDS = {"cell": pl.String, "kind": pl.String, "percent_low": pl.Float64, "percent_high": pl.Float64}
 
 
 @cached_per_run
@@ -73,28 +70,12 @@ def endings(run_data: RunData) -> pl.DataFrame:
 
 
 def ending_counts(run_data: RunData) -> pl.DataFrame:
-    """Return one row per cell and kind that occurs: names, kind, count, finished, percent (of the cell's finished episodes).
-
-    ``percent_low`` and ``percent_high`` are its 95% bounds.
-    """
+    """Return one row per cell and kind that occurs: names, kind, count, finished, percent (of the cell's finished episodes)."""
     names = ["model", "scenario", "condition", "protocol", "cell"]
-    rows = endings(run_data)
-    kinds = rows.group_by(*names, "kind").len("count")
+    kinds = endings(run_data).group_by(*names, "kind").len("count")
     finished = pl.col("count").sum().over("cell").alias("finished")
     percent = (100 * pl.col("count") / pl.col("count").sum().over("cell")).alias("percent")
-    counts = kinds.with_columns(finished, percent)
-    return counts.join(_kind_bounds(rows, run_data), on=["cell", "kind"]).sort("cell", rank_of("kind", EndingKind))
-
-
-def _kind_bounds(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
-    """Return one row per cell and kind that occurs in any cell: cell, kind, percent_low, percent_high."""
-    kinds, bounds = rows["kind"].unique().to_list(), []
-    for (cell,), part in add_clusters(rows, run_data).group_by("cell", maintain_order=True):
-        groups = cluster_numbers(part)
-        for kind in kinds:
-            mean = estimate_mean(100 * (part["kind"] == kind).cast(pl.Int64).to_numpy(), groups, unit=100)
-            bounds.append((cell, kind, *share_interval(mean, part.height)[1:]))
-    return pl.DataFrame(bounds, schema=BOUNDS, orient="row")
+    return kinds.with_columns(finished, percent).sort("cell", rank_of("kind", EndingKind))
 
 
 @cached_per_run

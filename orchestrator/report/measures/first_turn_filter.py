@@ -30,8 +30,6 @@ class FirstTurns:
     models: tuple[str, ...]
     samples: pl.DataFrame
     """One row per sample: scenario, sample_id, models (planned), right, wrong, lacking (the last three add up to models)."""
-    answers: pl.DataFrame
-    """One row per answered episode: model, scenario, sample_id, right."""
 
     def decide(self, percent: int) -> pl.DataFrame:
         """Return ``samples`` with ``needed`` (right models that drop it) and ``kept``: true, false, or null if undecided."""
@@ -72,15 +70,14 @@ def first_turns(run_data: RunData) -> FirstTurns:
     rows = _planned_samples(run_data, cells).join(counts, on=SAMPLE, how="left")
     rows = rows.with_columns(pl.col("right", "wrong").fill_null(0))
     rows = rows.with_columns(lacking=pl.col("models") - right - pl.col("wrong")).sort(SAMPLE)
-    return FirstTurns(tuple(names), rows, answers)
+    return FirstTurns(tuple(names), rows)
 
 
 def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     """Return one row per scenario, and ``all``, with the effect of a threshold.
 
     Columns: samples, kept, gone, undecided; published (how many of these samples the paper keeps) and shared (kept by both),
-    null for a scenario that the paper does not have; first_turn and first_turn_kept, the percent right at the first turn over
-    all samples and over the kept ones: a mean over models, in the row ``all`` the unweighted mean over scenarios.
+    null for a scenario that the paper does not have.
     """
     decided = turns.decide(percent)
     published_ids = [(name, number, True) for name, numbers in paper_ids().items() for number in numbers]
@@ -95,11 +92,8 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     ).cast({cs.exclude("scenario"): pl.Int64})  # fmt: skip
     foreign = ~pl.col("scenario").is_in(list(paper_ids()))
     counts = counts.with_columns(pl.when(foreign).then(None).otherwise(pl.col("published", "shared")).name.keep())
-    kept_answers = turns.answers.join(decided.filter("kept"), on=SAMPLE, how="semi")
-    counts = counts.join(_mean_rate(turns.answers, "first_turn"), on="scenario", how="left")
-    counts = counts.join(_mean_rate(kept_answers, "first_turn_kept"), on="scenario", how="left")
     ordered = counts.sort(rank_of("scenario", in_paper_order(counts["scenario"])))
-    total = ordered.select(pl.lit(TOTAL).alias("scenario"), cs.integer().sum(), cs.float().mean())
+    total = ordered.select(pl.lit(TOTAL).alias("scenario"), cs.integer().sum())
     return pl.concat([ordered, total.select(ordered.columns)])
 
 
@@ -123,9 +117,3 @@ def _planned_samples(run_data: RunData, cells: pl.DataFrame) -> pl.DataFrame:
     )
     planned = samples.join(cells.lazy().select("cell", "scenario"), on="cell")
     return planned.group_by(SAMPLE).agg(pl.len().cast(pl.Int64).alias("models")).collect()
-
-
-def _mean_rate(answered: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return the percentage of right answers per scenario, as a mean over models."""
-    by_model = answered.group_by("scenario", "model").agg(pl.col("right").mean())
-    return by_model.group_by("scenario").agg((100 * pl.col("right").mean()).alias(name))

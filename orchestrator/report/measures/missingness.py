@@ -6,7 +6,6 @@ played yet are unfinished, not missing. A figure has bounds if more than ``LEAST
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 
 import numpy as np
 import polars as pl
@@ -14,7 +13,7 @@ import polars as pl
 from envs.types import CUT_SHORT, ERRORS, Ending
 from orchestrator.report.measures.clustering import NAMES, add_clusters, cluster_numbers
 from orchestrator.report.measures.estimates import GROUP
-from orchestrator.report.measures.paired import SAMPLE_COLUMNS, rank_bounds
+from orchestrator.report.measures.paired import SAMPLE_COLUMNS
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.statistics.clustered import (
@@ -23,7 +22,6 @@ from orchestrator.report.statistics.clustered import (
     estimate_mean,
     share_interval,
     t_interval,
-    t_test,
 )
 from sweeps.protocol import ZERO_SHOT
 
@@ -46,7 +44,7 @@ def missing_bounds(run_data: RunData) -> pl.DataFrame:
     """
     if affected_cells(run_data).is_empty():
         return pl.DataFrame(schema=SCHEMA)
-    possible = list_possible(run_data, run_data.episodes)
+    possible = list_possible(run_data)
     base = possible.filter(condition=ZERO_SHOT).drop("condition", "cluster")
     others = possible.filter(pl.col("condition") != ZERO_SHOT)
     differences = subtract(others.join(base, on=["model", *SAMPLE_COLUMNS], suffix="_other"))
@@ -61,7 +59,7 @@ def affected_cells(run_data: RunData) -> pl.DataFrame:
     return run_data.rows.filter(pl.sum_horizontal(names) > LEAST_MISSING * pl.col("finished"))
 
 
-def list_possible(run_data: RunData, episodes: pl.DataFrame) -> pl.DataFrame:
+def list_possible(run_data: RunData) -> pl.DataFrame:
     """Return whether each ended episode is right at least and at most.
 
     Columns: model, scenario, condition, protocol, sample_id, cluster; error (true if the episode is in no measure), missing;
@@ -69,14 +67,13 @@ def list_possible(run_data: RunData, episodes: pl.DataFrame) -> pl.DataFrame:
     """
     error, cut = pl.col("ending").is_in(ERRORS), pl.col("ending").is_in(CUT_SHORT)
     right = pl.col("correct").cast(pl.Int64)
-    played = episodes.filter(~pl.col("ending").is_in([Ending.MAPPED, Ending.ANSWERED])).select(
+    played = run_data.episodes.filter(~pl.col("ending").is_in([Ending.MAPPED, Ending.ANSWERED])).select(
         *NAMES, error.alias("error"), (error | cut).alias("missing"), pl.when(error).then(0).otherwise(right).alias("least"),
         pl.when(error | cut).then(1).otherwise(right).alias("most"),
     )  # fmt: skip
     unread = pl.col("correct").is_null()
     ends = [right.fill_null(value).alias(end) for end, value in (("least", 0), ("most", 1))]
-    answers = run_data.judged.join(episodes, on="key", how="semi")
-    judged = answers.select(*NAMES, unread.alias("error"), unread.alias("missing"), *ends)
+    judged = run_data.judged.select(*NAMES, unread.alias("error"), unread.alias("missing"), *ends)
     return add_clusters(pl.concat([played, judged]).with_columns(shown="least"), run_data).sort(NAMES)
 
 
@@ -103,7 +100,7 @@ def _bound_average(cells: Sequence[pl.DataFrame], paired: bool) -> tuple[object,
     """Return n, missing, value, least, least_low, most and most_high, averaged over cells."""
     means = [cell.filter(~pl.col("error"))["shown"].mean() for cell in cells]
     value = None if None in means else 100 * float(np.mean(means))  # type: ignore[arg-type]
-    ends = [possible_mean(cells, end) for end in ("least", "most")]
+    ends = [_possible_mean(cells, end) for end in ("least", "most")]
     if len(cells) == 1 and not paired:
         bounds = [share_interval(mean, cells[0].height) for mean in ends]
     else:
@@ -112,35 +109,6 @@ def _bound_average(cells: Sequence[pl.DataFrame], paired: bool) -> tuple[object,
     return (*counts, value, ends[0].value, bounds[0][1], ends[1].value, bounds[1][2])
 
 
-def possible_mean(cells: Sequence[pl.DataFrame], end: str) -> Mean:
+def _possible_mean(cells: Sequence[pl.DataFrame], end: str) -> Mean:
     """Return the average over cells at one end, in percent or points."""
     return average_means([estimate_mean(100 * cell[end].to_numpy(), cluster_numbers(cell), unit=100) for cell in cells])
-
-
-def possible_ranks(
-    run_data: RunData, condition: str, protocol: str, names: Sequence[str]
-) -> dict[str, tuple[int, int]]:
-    """Return joint 95% bounds of each model's rank that hold however the missing episodes of all models would have ended.
-
-    Empty unless more than 1% is missing from a cell of the models. A model ranks above another if it beats it in the worst case
-    of its own missing episodes and the best case of the other's, by a test that is corrected over all pairs.
-    """
-    own = {"condition": condition, "protocol": protocol}
-    if affected_cells(run_data).filter(pl.col("model").is_in(list(names)), **own).is_empty():
-        return {}
-    episodes = run_data.episodes.filter(pl.col("model").is_in(list(names)), **own)
-    by_model = list_possible(run_data, episodes).partition_by("model", as_dict=True)
-    pairs = combinations(names, 2)
-    return rank_bounds(names, ((a, b, *_test_pair(by_model[a,], by_model[b,])) for a, b in pairs))
-
-
-def _test_pair(first: pl.DataFrame, second: pl.DataFrame) -> tuple[float, float]:
-    """Return the sign of the difference of averages and its p, or 0 and 1 if missing episodes could reverse the sign."""
-    same = ["scenario", "sample_id"]
-    differences = subtract(first.join(second.drop("cluster"), on=same, suffix="_other")).sort("scenario", "sample_id")
-    cells = differences.partition_by("scenario", maintain_order=True)
-    for end, sign in (("least", 1), ("most", -1)) if cells else ():
-        mean = possible_mean(cells, end)
-        if sign * mean.value > 0:
-            return sign, t_test(mean)
-    return 0, 1.0

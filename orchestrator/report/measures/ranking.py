@@ -1,9 +1,9 @@
 """Ranks of models by their average, with bounds that are not excluded by paired tests.
 
 Only models with complete cells are ranked, on the samples that all of them answered. A refused or unprocessable episode counts
-as wrong for its model, and the sample stays in the ranking; ``rank_least`` and ``rank_most`` bound the rank whatever the missing
-answers would have been. The scenarios are fixed, the samples are not: all true ranks lie in their bounds in 95% of runs, by
-tests that are corrected over all pairs (Klein, Wright and Wieczorek 2020, J. R. Stat. Soc. C 69:589-606).
+as wrong for its model, and the sample stays in the ranking. The scenarios are fixed, the samples are not: all true ranks lie in
+their bounds in 95% of runs, by tests that are corrected over all pairs (Klein, Wright and Wieczorek 2020, J. R. Stat. Soc. C
+69:589-606).
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import polars as pl
 
 from orchestrator.report.measures.clustering import outcomes
-from orchestrator.report.measures.missingness import possible_ranks
 from orchestrator.report.measures.paired import PAIR, compare, model_pairs, rank_bounds
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import missing_episodes
@@ -20,7 +19,7 @@ from sweeps.protocol import ZERO_SHOT
 SCHEMA = {
     **dict.fromkeys(("model", "protocol"), pl.String),
     "average": pl.Float64,
-    **dict.fromkeys(("models", "n", "rank", "rank_low", "rank_high", "rank_least", "rank_most"), pl.Int64),
+    **dict.fromkeys(("models", "n", "rank", "rank_low", "rank_high"), pl.Int64),
 }
 
 
@@ -29,8 +28,7 @@ def ranking(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Return one row per protocol and model with complete cells, best first; a protocol needs two such models.
 
     Columns: average over scenarios (percent: accuracy, or the judge's aggregate), models (ranked), n (shared samples), rank,
-    rank_low and rank_high (95% for all models together); rank_least and rank_most, null unless more than 1% is missing from a
-    cell.
+    rank_low and rank_high (95% for all models together).
     """
     _, tests = compare(model_pairs(run_data, condition, unanswered_as_wrong=True), PAIR)
     tests = tests.with_columns(pl.col("p").fill_null(1.0)).select("model", "other", "difference", "p", "protocol")
@@ -41,11 +39,9 @@ def ranking(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
         if len(averages) < 2:
             continue
         own = tests.filter(pl.col("model").is_in(names) & pl.col("other").is_in(names), protocol=protocol)
-        possible = possible_ranks(run_data, condition, protocol, names)
         bounds = rank_bounds(names, own.drop("protocol").iter_rows())
         for rank, name in enumerate(sorted(names, key=lambda name: (-averages[name], name)), 1):
-            counts = (len(names), samples, rank, *bounds[name], *possible.get(name, (None, None)))
-            rows.append((name, protocol, averages[name], *counts))
+            rows.append((name, protocol, averages[name], len(names), samples, rank, *bounds[name]))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

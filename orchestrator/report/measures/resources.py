@@ -5,10 +5,9 @@ Reused episodes cost nothing. GPU-hours are those of ``cell_resources``.
 
 import polars as pl
 
-from envs.plural import pluralize
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
-from orchestrator.storage import engine_cache, reused
+from orchestrator.storage import reused
 from orchestrator.storage.engine_cache import CACHED, cached_percentages
 
 
@@ -31,17 +30,3 @@ def resources(run_data: RunData) -> pl.DataFrame:
     rows = rows.with_columns(pl.col(counts).cast(pl.Int64).fill_null(0), pl.col("cost").fill_null(0.0)).sort("cell")
     rows = rows.join(run_data.rows.select("cell", *RESOURCE_COLUMNS), on="cell", how="left", maintain_order="left")
     return rows.select(*names, *counts, *CACHED, "cost", *RESOURCE_COLUMNS)
-
-
-def describe_resources(run_data: RunData) -> str:
-    """Return the sum over all cells as a sentence; empty if nothing is known."""
-    sums = resources(run_data).sum().row(0, named=True)
-    cached = run_data.episodes.select(cached_percentages()).to_dicts()[0]
-    parts = {
-        f"{sums['gpu_hours']:,.1f} GPU-hours": sums["gpu_hours"],
-        f"{sums['cost']:,.2f} paid to services": sums["cost"],
-        f"{sums['prompt_tokens'] + sums['reply_tokens']:,} tokens": sums["prompt_tokens"],
-        engine_cache.describe_percentages(cached): True,
-        f"{pluralize(sums['reused'], 'episode')} taken over from other runs": sums["reused"],
-    }
-    return ", ".join(text for text, amount in parts.items() if amount and text)

@@ -157,22 +157,21 @@ def _foreign_reason(scenario: str, run_data: RunData, pictures: pl.DataFrame) ->
     return ""
 
 
-def decoding_mismatch(sampling: Sampling) -> str | None:
-    """Return why decoding is not comparable (another temperature or number of new tokens), or None."""
-    paper = Sampling()
-    if (sampling.temperature, sampling.max_tokens) == (paper.temperature, paper.max_tokens):
-        return None
-    theirs = f"each checkpoint's generation_config with at most {paper.max_tokens}"
-    return f"decoded otherwise than the paper: {_describe(sampling)}, instead of {theirs}"
+def decoding_mismatch(sampling: Sampling, protocol: str) -> str | None:
+    """Return why decoding is not comparable, or None.
 
-
-def sampling_mismatch(sampling: Sampling) -> str | None:
-    """Return why open-ended answers are not decoded as in the package's example (sampled, no tight limit), or None."""
-    is_sampled = sampling.temperature > 0 or (sampling.checkpoint and sampling.sampled)
-    fewest = OpenEnded().sampling.max_tokens
-    if is_sampled and sampling.max_tokens >= fewest:
-        return None
-    return f"answered otherwise than in the paper: {_describe(sampling)}, instead of sampled with a limit of {fewest:,} or more"
+    Multiple choice needs the paper's temperature and number of new tokens; open-ended answers are sampled without a tight limit,
+    as in the package's example.
+    """
+    paper, fewest = Sampling(), OpenEnded().sampling.max_tokens
+    if protocol == "mcqa":
+        is_same = (sampling.temperature, sampling.max_tokens) == (paper.temperature, paper.max_tokens)
+        theirs = f"each checkpoint's generation_config with at most {paper.max_tokens}"
+    else:
+        is_sampled = sampling.temperature > 0 or (sampling.checkpoint and sampling.sampled)
+        is_same = is_sampled and sampling.max_tokens >= fewest
+        theirs = f"sampled with a limit of {fewest:,} or more"
+    return None if is_same else f"decoded otherwise than the paper: {_describe(sampling)}, instead of {theirs}"
 
 
 def decoding_note(sampling: Sampling, protocol: str) -> str:

@@ -13,10 +13,8 @@ import polars as pl
 from envs.plural import pluralize
 from envs.types import UNSCORED, Ending
 from orchestrator.planning.plan import drawn_order
-from orchestrator.precision.stop_forecast import forecast_stops
 from orchestrator.precision.stopping import bounds
 from sweeps.sections import Precision
-from sweeps.spec import Cell
 
 MEASURES = {
     "acc": pl.col("correct").cast(pl.Float64),
@@ -24,8 +22,6 @@ MEASURES = {
     "loops": (pl.col("ending") == Ending.LIMIT).cast(pl.Float64),
 }
 """Measure in percent -> the value of one episode, 0 or 1."""
-SHARES = (0.1, 0.25, 0.5)
-"""Accuracies for which a plan estimates the savings; at 50% the most episodes are played."""
 COLUMNS = ("cell", "scenario", "sample_id", "ending", "correct", "turns")
 GROUP = ("model", "condition", "protocol")
 Intervals = dict[str, tuple[float, float]]
@@ -98,15 +94,6 @@ def anytime_intervals(
         low, high = bounds(strata, sizes, rounds, points / 100)
         bounds_by_measure[name] = (scale * low, scale * high)
     return bounds_by_measure
-
-
-def describe_planned_savings(rule: Precision | None, cells: Sequence[Cell], sizes: Sequence[int]) -> list[str]:
-    """Return one sentence on the number of episodes that would be played under the rule; empty without a rule."""
-    if rule is None:
-        return []
-    counts = {share: sum(forecast_stops(rule, cells, sizes, share)) for share in SHARES}
-    parts = [f"{count:,} ({count / max(sum(sizes), 1):.0%}) at {s:.0%} accuracy" for s, count in counts.items()]
-    return [f"precision, simulated: of {pluralize(sum(sizes), 'episode')}, the rule would play {', '.join(parts)}"]
 
 
 def describe_savings(rule: Precision | None, cells: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -77,14 +77,12 @@ class Labels(NamedTuple):
         return sum(self.labelled)
 
 
-def prediction_powered(
-    strata: Sequence[Labels], tuning: float | None = None, shares: Sequence[float] | None = None
-) -> IntervalEstimate | None:
+def prediction_powered(strata: Sequence[Labels], shares: Sequence[float] | None = None) -> IntervalEstimate | None:
     """Return the true share, averaged over strata, with its 95% interval; None with too few labels.
 
-    ``tuning`` is PPI++'s weight of the judge, by default the one with the smallest variance. The variance counts imagined
-    labels (``PRIOR``); the interval is that of a share at the effective size that the variance gives. Where it is wider than
-    that of the labels alone, these count.
+    The judge has the weight with the smallest variance (PPI++). The variance counts imagined labels (``PRIOR``); the interval
+    is that of a share at the effective size that the variance gives. Where it is wider than that of the labels alone, these
+    count.
     ``shares`` weigh the strata and sum to 1 (default: equally). Where strata are parts of a population that were labelled at
     different rates, weights by size are the inverse probability weights of their labels.
     """
@@ -93,7 +91,7 @@ def prediction_powered(
     moments = _moments(strata, shares)
     sizes, others = np.array([[part.size, max(part.others, 1)] for part in strata], dtype=np.float64).T
     weights = np.full(len(strata), 1 / len(strata)) if shares is None else np.array(shares, dtype=np.float64)
-    weight = _best_weight(moments, sizes, others, weights) if tuning is None else tuning
+    weight = _best_weight(moments, sizes, others, weights)
     value = float(weights @ [_point(part, weight) for part in strata])
     total = sizes.sum() + others.sum()
     inside = min(max(value, 0.5 / total), 1 - 0.5 / total)
@@ -102,7 +100,7 @@ def prediction_powered(
     effective, value = float(np.clip(effective, least, total)), min(max(value, 0.0), 1.0)
     powered = IntervalEstimate(value, *cautious_interval(value * effective, effective))
     is_wider = powered.high - powered.low > alone.high - alone.low
-    return alone if tuning is None and is_wider else powered
+    return alone if is_wider else powered
 
 
 def labels_alone(strata: Sequence[Labels], weights: Floats) -> tuple[IntervalEstimate, float]:

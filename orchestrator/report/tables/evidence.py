@@ -127,17 +127,15 @@ def ranking_table(run_data: RunData) -> Table:
     """Return the order of the models with complete cells, with the ranks that are not excluded."""
     numbers, lines = ranking(run_data), list[Line]()
     for row in numbers.filter(protocol="mcqa").iter_rows(named=True):
-        bounds = f"{row['rank_low']} to {row['rank_high']}"
-        least = MISSING if row["rank_least"] is None else TableCell(f"{row['rank_least']} to {row['rank_most']}")
+        bounds = TableCell(f"{row['rank_low']} to {row['rank_high']}", row["rank_low"])
         counts = number_cell(row["average"]), number_cell(row["n"], ",d"), number_cell(row["rank"], "d")
-        lines.append(line(row["model"], [*counts, TableCell(bounds, row["rank_low"]), least]))
+        lines.append(line(row["model"], [*counts, bounds]))
     heads = (
         MODEL,
         Column("accuracy", "average over scenarios, on the samples that all of them answered"),
         Column("samples"),
         Column("rank"),
         Column("ranks not excluded", "all true ranks lie in their bounds in 95% of runs of other samples"),
-        Column("whatever is missing", "the same, however the missing episodes would have ended"),
     )
     notes = ("A missing answer counts as wrong. Scenarios count as fixed, samples as drawn.",)
     return Table("ranking", f"Ranks under {ZERO_SHOT}", heads, tuple(lines), numbers, len(lines), notes, is_open=True)
@@ -169,7 +167,7 @@ def endings_table(run_data: RunData) -> Table:
         sums = dict(part.group_by("kind").agg(share).iter_rows())
         lines.append(line(f"{model}, {condition}", [number_cell(sums.get(kind.value)) for kind in kinds]))
     heads = (MODEL, *(Column(kind.value, kind.meaning) for kind in kinds))
-    notes = ("Percent of finished episodes, averaged over scenarios; endings.csv has every cell with intervals.",)
+    notes = ("Percent of finished episodes, averaged over scenarios; endings.csv has every cell.",)
     return Table("endings", "How episodes ended", heads, tuple(lines), numbers, notes=notes)
 
 

@@ -10,7 +10,7 @@ from orchestrator.report.measures.judge_correction import SOURCES, corrected_sha
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import BITS, average_over_scenarios
 from orchestrator.report.statistics.judge_error import FEWEST_LABELS
-from orchestrator.report.tables.parts import AVERAGE, Row, conditions_of, model_conditions, number_cell, scenario_table
+from orchestrator.report.tables.parts import AVERAGE, Row, conditions_of, scenario_table
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, line
 
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
@@ -75,21 +75,6 @@ def _notes(run_data: RunData, rows: pl.DataFrame) -> tuple[str, ...]:
         f"answers only if the judge errs here as on those, by labels with at least {FEWEST_LABELS} labelled answers of this run.",
         f"Judge {run_data.judge or 'nobody yet'}; without a verdict: {policy}{unread}.",
     )
-
-
-def corrected_table(run_data: RunData) -> Table:
-    """Return the averages as judged and corrected for the judge's errors; no rows without a gold check or labels."""
-    numbers = corrected_shares(run_data)
-    if not any(numbers[source].count() for source in SOURCES[1:]):
-        numbers = numbers.clear()
-    lines = list[Line]()
-    for model, condition, part in model_conditions(run_data, _averages(numbers)):
-        for row in part.iter_rows(named=True):
-            cells = [*(_share_cell(row, source) for source in SOURCES), number_cell(row["labelled"], ",d")]
-            lines.append(line(f"{model}, {condition}, {row['bit']}", cells))
-    notes = ("Percent of answers with 95% intervals, averaged over scenarios.",)
-    heads = columns("model", ("as judged", "by gold answers", "by labels", "labels"))
-    return Table("open-ended-corrected", TITLE, heads, tuple(lines), numbers, notes=notes)
 
 
 def _share_cell(row: Row, source: str) -> TableCell:

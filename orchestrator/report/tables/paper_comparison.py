@@ -28,7 +28,6 @@ from orchestrator.report.paper.published import (
     foreign_scenarios,
     open_ended_subsets,
     published_figures,
-    sampling_mismatch,
     subset_scenarios,
 )
 from orchestrator.report.run_data import RunData, rank_of
@@ -54,7 +53,9 @@ SCHEMA = {
     "apart": pl.String,
     "flip_rate": pl.Float64,
 }
-COUNTS = ("answered", "judged", "unjudged", "lacking", "judge")
+KEY = ("protocol", "condition", "paper", "scenario", "measure")
+COUNTS = ("scenario", "planned", "finished", "errors", "failed", "scored", "lacking", "all_seven", "judge")
+NOT_SCORED = "nothing is scored yet"
 OUR_READING = (
     "oeg-multi: the paper says of these answers only that every inapplicable suggestion is mapped to a random valid one "
     "(section 4.2); which answers are suggestions, the judge's wording and the draw are our reading "
@@ -79,14 +80,50 @@ def compare_with_paper(run_data: RunData) -> pl.DataFrame:
     our interval. ``apart`` describes how our decoding differs from the package's. ``errors`` counts episodes without an
     answer, which none of our measures count and the package's example counts as wrong.
     """
-    case = _PaperCase(run_data)
-    cells, means = _add_judge_measures(run_data)
-    rows = [row for cell in cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
-    counts = run_data.rows.group_by(GROUP).agg(pl.col("planned", "finished", "errors").sum())
-    for mean in means.join(counts, on=list(GROUP)).iter_rows(named=True):
-        rows += case.rows(mean, AVERAGE)
+    figures, comparable = _own_figures(run_data), _Comparable(run_data)
+    apart, flips = _decoding_notes(run_data), measured_flips(run_data.folder)
+    sizes = {names: part["finished"].to_list() for names, part in run_data.rows.group_by(GROUP)}
+    rows = []
+    for row in figures.iter_rows(named=True):
+        if reason := comparable.exclusion_reason(row) or (
+            NOT_SCORED if None in (row["ours"], row["published"]) else ""
+        ):
+            rows.append({**row, "published": None, "reason": reason})
+            continue
+        row |= {"difference": row["ours"] - row["published"], "apart": apart[row["protocol"]]}
+        row |= {"flip_rate": flips.get(row["model"], DEFAULT_FLIPS)}
+        is_exact = row["protocol"] == "mcqa" and not row["apart"]
+        rows.append(row | _agreement_columns(row, is_exact, sizes[tuple(row[name] for name in GROUP)]))
+    frame = pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
     scenario = rank_of("scenario", [*SCENARIOS, AVERAGE])
-    return pl.DataFrame(rows, schema=SCHEMA).sort("model", "protocol", "condition", scenario, "measure")
+    return frame.sort("model", "protocol", "condition", scenario, "measure")
+
+
+def _own_figures(run_data: RunData) -> pl.DataFrame:
+    """Return a row per cell or average and measure that the paper has too, with the published figure or null."""
+    cells, averages = estimate(run_data)
+    if "aggregate" in run_data.rows.columns:
+        lacking = missing_episodes(run_data.rows.columns).alias("lacking")
+        cells = cells.join(run_data.rows.select("cell", lacking, "judge", *INTERVALS), on="cell", how="left")
+        means = open_ended_averages(run_data).select(*GROUP, *INTERVALS, pl.lit(run_data.judge).alias("judge"))
+        averages = averages.join(means, on=list(GROUP), how="left")
+    counts = run_data.rows.group_by(GROUP).agg(pl.col("planned", "finished", "errors").sum())
+    averages = averages.join(counts, on=list(GROUP)).with_columns(scenario=pl.lit(AVERAGE))
+    both = pl.concat([cells, averages], how="diagonal")
+    kept = [name for name in (*GROUP, *COUNTS) if name in both.columns]
+    parts = [
+        both.filter(protocol=protocol).select(
+            *kept, measure=pl.lit(name), ours=name, low=f"{name}_low", high=f"{name}_high"
+        )
+        for protocol, measures in MEASURES.items()
+        for name in measures.values()
+        if name in both.columns
+    ]
+    papers = {model.name: model.paper for model in run_data.sweep.models}
+    rows = pl.concat(parts).filter(~(pl.col("condition").eq("reference") & pl.col("measure").eq("ps")))
+    rows = rows.with_columns(paper=pl.col("model").replace_strict(papers, default="", return_dtype=pl.String))
+    published = published_figures().filter(filtered=run_data.sweep.selection.filtered)
+    return rows.join(published.select(*KEY, "published"), on=list(KEY), how="left")
 
 
 def comparison_tables(rows: pl.DataFrame) -> Iterator[Table]:
@@ -142,72 +179,47 @@ def _flip_sentences(rows: pl.DataFrame) -> Iterator[str]:
         yield f"{names}: {source} {rate:.2f}% of answers change with the batch; * is beyond what that explains (5%)"
 
 
-class _PaperCase:
-    """All that decides whether a cell of one run can be compared with the paper, and the paper's figures."""
+class _Comparable:
+    """All that decides whether a cell of one run can be compared with the paper."""
 
     def __init__(self, run_data: RunData) -> None:
         sweep = run_data.sweep
-        self.paper = {model.name: model.paper for model in sweep.models}
         self.filtered = sweep.selection.filtered
         self.foreign, self.subset = foreign_scenarios(run_data), subset_scenarios(run_data)
         self.judged = open_ended_subsets(run_data)
-        open_ended = sweep.open_ended.sampling
-        mismatch = sampling_mismatch(open_ended)
-        self.decoding = {"mcqa": decoding_mismatch(sweep.sampling), "oeg": mismatch, "oeg-multi": mismatch}
-        self.apart = {"mcqa": decoding_note(sweep.sampling, "mcqa"), "oeg": decoding_note(open_ended, "oeg")}
-        reader = f"answers read by {turn_judge_key(sweep.turn_judge)}" if sweep.turn_judge else ""
-        several_turns = (OUR_READING, reader, decoding_note(open_ended, "oeg-multi"))
-        self.apart["oeg-multi"] = "; ".join(filter(None, several_turns))
-        self.cells = run_data.rows
-        self.flips = measured_flips(run_data.folder)
-        columns = ["protocol", "condition", "paper", "scenario", "measure", "published"]
-        rows = published_figures().filter(filtered=self.filtered).select(columns).iter_rows()
-        self.published: dict[tuple[str, ...], float] = {tuple(key): value for *key, value in rows}
-        self.tables = {key[:2] for key in self.published}
-        self.listed = {key[:3] for key in self.published}
+        samplings = {"mcqa": sweep.sampling, **dict.fromkeys(("oeg", "oeg-multi"), sweep.open_ended.sampling)}
+        self.decoding = {name: decoding_mismatch(sampling, name) for name, sampling in samplings.items()}
+        tables = published_figures().filter(filtered=self.filtered)
+        self.listed = set(tables.select("protocol", "condition", "paper").unique().iter_rows())
+        self.tables = {key[:2] for key in self.listed}
 
-    def _cells_of(self, row: Mapping[str, Any]) -> pl.DataFrame:
-        """Return the cells of all scenarios under the same model, condition and protocol."""
-        return self.cells.filter([pl.col(name) == row[name] for name in GROUP])
-
-    def rows(self, cell: Mapping[str, Any], scenario: str) -> Iterator[dict[str, Any]]:
-        """Yield one row per measure that both the paper and the cell have."""
-        reason, protocol = self.exclusion_reason(cell, scenario), cell["protocol"]
-        own = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished", "errors")}
-        own |= {"judge": cell.get("judge"), "paper": self.paper.get(cell["model"], ""), "scenario": scenario}
-        for measure in MEASURES.get(protocol, {}).values():
-            if measure not in cell or (cell["condition"] == "reference" and measure == "ps"):
-                continue
-            ours, low, high = (cell.get(f"{measure}{end}") for end in ("", "_low", "_high"))
-            row = own | {"measure": measure, "ours": ours, "low": low, "high": high}
-            published = self.published.get((protocol, cell["condition"], own["paper"], scenario, measure))
-            if reason or published is None or ours is None:
-                yield {**row, "reason": reason or "nothing is scored yet"}
-                continue
-            apart, flips = self.apart[protocol], self.flips.get(cell["model"], DEFAULT_FLIPS)
-            row |= {"published": published, "difference": ours - published, "apart": apart, "flip_rate": flips}
-            is_exact = protocol == "mcqa" and not apart
-            yield row | _agreement_columns(row, cell, is_exact, self._cells_of(cell)["finished"].to_list())
-
-    def exclusion_reason(self, cell: Mapping[str, Any], scenario: str) -> str | None:
-        """Return the first reason why this cell is not compared, or None."""
-        table = (cell["protocol"], cell["condition"])
-        paper = self.paper.get(cell["model"], "")
-        if cell["protocol"] == "tools":
+    def exclusion_reason(self, row: Mapping[str, Any]) -> str | None:
+        """Return the first reason why this cell or average is not compared, or None."""
+        table, scenario = (row["protocol"], row["condition"]), row["scenario"]
+        if row["protocol"] == "tools":
             return "no figure of tool calls is published: the paper has no such protocol"
         if foreign := _sample_reason(scenario, self.foreign):
             return foreign
-        if not paper:
+        if not row["paper"]:
             return "the model is not in the paper"
         if table not in self.tables:
             samples = "filtered" if self.filtered else "unfiltered"
-            return f"no table per model of {cell['condition']} ({cell['protocol']}, {samples}) is published"
-        if (*table, paper) not in self.listed:
-            return f"the published table of {cell['condition']} has no row of {paper}"
-        if decoding := self.decoding[cell["protocol"]]:
+            return f"no table per model of {row['condition']} ({row['protocol']}, {samples}) is published"
+        if (*table, row["paper"]) not in self.listed:
+            return f"the published table of {row['condition']} has no row of {row['paper']}"
+        if decoding := self.decoding[row["protocol"]]:
             return decoding
-        subsets = self.subset if cell["protocol"] == "mcqa" else self.judged
-        return _sample_reason(scenario, subsets) or _unfinished_reason(cell, scenario)
+        subsets = self.subset if row["protocol"] == "mcqa" else self.judged
+        return _sample_reason(scenario, subsets) or _unfinished_reason(row)
+
+
+def _decoding_notes(run_data: RunData) -> dict[str, str]:
+    """Return how our decoding and reading of each protocol differ from the package's; empty texts where they do not."""
+    sweep, open_ended = run_data.sweep, run_data.sweep.open_ended.sampling
+    reader = f"answers read by {turn_judge_key(sweep.turn_judge)}" if sweep.turn_judge else ""
+    several_turns = (OUR_READING, reader, decoding_note(open_ended, "oeg-multi"))
+    notes = {"mcqa": decoding_note(sweep.sampling, "mcqa"), "oeg": decoding_note(open_ended, "oeg")}
+    return notes | {"oeg-multi": "; ".join(filter(None, several_turns))}
 
 
 def _sample_reason(scenario: str, reasons: Mapping[str, str]) -> str | None:
@@ -215,59 +227,38 @@ def _sample_reason(scenario: str, reasons: Mapping[str, str]) -> str | None:
     return next(iter(reasons.values()), None) if scenario == AVERAGE else reasons.get(scenario)
 
 
-def _unfinished_reason(cell: Mapping[str, Any], scenario: str) -> str | None:
-    if scenario == AVERAGE:
-        return None if cell["all_seven"] else "not all seven scenarios are complete"
-    if cell["planned"] > cell["finished"]:
-        return f"unfinished: {cell['finished']:,} of {pluralize(cell['planned'], 'episode')}"
-    if cell["failed"]:
-        return (
-            f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry failed` plays it again"
-        )
-    pending = cell.get("lacking")
+def _unfinished_reason(row: Mapping[str, Any]) -> str | None:
+    if row["scenario"] == AVERAGE:
+        return None if row["all_seven"] else "not all seven scenarios are complete"
+    if row["planned"] > row["finished"]:
+        return f"unfinished: {row['finished']:,} of {pluralize(row['planned'], 'episode')}"
+    if row["failed"]:
+        return f"{pluralize(row['failed'], 'episode')} failed here; `proactive-sweep run --retry failed` plays it again"
+    pending = row.get("lacking")
     return f"{pluralize(pending, 'answer')} not judged yet; `proactive-sweep judge` reads them" if pending else None
 
 
-def _add_judge_measures(run_data: RunData) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return cells and averages, with the judge's measures if the run has them."""
-    cells, averages = estimate(run_data)
-    if "aggregate" not in run_data.rows.columns:
-        return cells, averages
-    cells_with_lacking = run_data.rows.with_columns(missing_episodes(run_data.rows.columns).alias("lacking"))
-    cells = cells.join(cells_with_lacking.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
-    means = open_ended_averages(run_data).select(*GROUP, *INTERVALS).with_columns(pl.lit(run_data.judge).alias("judge"))
-    return cells, averages.join(means, on=list(GROUP), how="left")
-
-
-def _agreement_columns(
-    row: Mapping[str, Any], cell: Mapping[str, Any], exact: bool, sizes: Sequence[int]
-) -> dict[str, Any]:
+def _agreement_columns(row: Mapping[str, Any], exact: bool, sizes: Sequence[int]) -> dict[str, Any]:
     """Return the columns of agreement: by the number of episodes and the rate of flips if ``exact``, else by the interval."""
     low, high, published = row["low"], row["high"], row["published"]
     if not exact:
         inside = None if low is None or high is None else low - ROUNDING <= published <= high + ROUNDING
         return {"exact": False, "inside": inside}
-    flip_share, is_ps = (row["flip_rate"] or 0.0) / 100, row["measure"] == "ps"
+    flip_share, is_ps = row["flip_rate"] / 100, row["measure"] == "ps"
     error = 0.0 if low is None else (high - low) / (2 * Z)
     if row["scenario"] == AVERAGE:
         variance = sum(1 / size for size in sizes if size) * flip_share / max(len(sizes), 1) ** 2
         flip_error = error * (2 * flip_share) ** 0.5 if is_ps else 100 * variance**0.5
         inside = abs(row["difference"]) <= 2 * ROUNDING + Z * flip_error + FLOAT_ERROR
         return {"exact": True, "inside": inside}
-    episodes = _episode_difference(cell, row["measure"], published)
+    scored, finished = row["scored"], row["finished"]
     if is_ps:  # a flipped answer draws a new number of suggestions
-        inside = abs(episodes) <= Z * error * cell["scored"] * (2 * flip_share) ** 0.5
-    else:
-        inside = episodes == 0 or flip_probability(episodes, cell["finished"], flip_share) >= ALPHA
+        episodes = smallest_difference(round(row["ours"] * scored), scored, published, 1)
+        inside = abs(episodes) <= Z * error * scored * (2 * flip_share) ** 0.5
+    else:  # the paper counts missing answers as wrong
+        episodes = smallest_difference(round(row["ours"] * scored / 100), finished, published, 100)
+        inside = episodes == 0 or flip_probability(episodes, finished, flip_share) >= ALPHA
     return {"exact": True, "episodes": episodes, "inside": inside}
-
-
-def _episode_difference(cell: Mapping[str, Any], measure: str, published: float) -> int:
-    """Return our excess of correct episodes, or of suggestions, over the paper, which counts missing answers as wrong."""
-    scored = cell["scored"]
-    if measure == "ps":
-        return smallest_difference(round(cell["ps"] * scored), scored, published, 1)
-    return smallest_difference(round(cell["acc"] * scored / 100), cell["finished"], published, 100)
 
 
 def smallest_difference(total: int, n: int, published: float, scale: float) -> int:

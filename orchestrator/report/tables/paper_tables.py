@@ -91,7 +91,7 @@ def main_table(run_data: RunData) -> Table:
 
 def _run_table(run_data: RunData, condition: str, protocol: str) -> Table:
     rows = run_data.rows.filter(condition=condition, protocol=protocol)
-    return scenario_table(rows, ACC_AND_PS, run_data.baselines, run_data.models_of_policy("oracle"))
+    return scenario_table(rows, ACC_AND_PS, run_data.baselines)
 
 
 def _beside_paper(cell: TableCell, figures: Mapping[tuple[str, str, str], Row], model: str, scenario: str) -> TableCell:
@@ -117,12 +117,13 @@ def conditions_table(run_data: RunData) -> Table:
     heads |= {name: rows.filter(condition=name) for name in examples}
     models = order_models(rows["model"], run_data.baselines)
     lines = [line(m, [mean_cell(part.filter(model=m), ACC_AND_PS) for part in heads.values()]) for m in models]
-    marked = mark_best(lines, list(run_data.baselines), run_data.models_of_policy("oracle"))
     ranked = len(set(models) - run_data.baselines)
     notes = (f"{SCORES}.", *error_notes(rows))
     averages = estimate(run_data).averages.filter(protocol="mcqa")
     title = "Conditions, averaged over their scenarios"
-    table = Table("conditions", title, columns("model", heads), marked, averages, ranked, notes)
+    table = Table(
+        "conditions", title, columns("model", heads), mark_best(lines, run_data.baselines), averages, ranked, notes
+    )
     return replace(table, fold_baselines=True)
 
 
@@ -132,7 +133,7 @@ def reference_table(run_data: RunData) -> Table:
     played = mcqa.filter(condition=ZERO_SHOT).select("model", "scenario", zero_shot="acc")
     rows = mcqa.filter(condition="reference").join(played, on=["model", "scenario"], how="left")
     measures = {"acc": ".1f", "zero_shot": ".1f"}
-    table = scenario_table(rows, measures, run_data.baselines, run_data.models_of_policy("oracle"))
+    table = scenario_table(rows, measures, run_data.baselines)
     numbers = _numbers(run_data, condition=("reference", ZERO_SHOT), protocol="mcqa")
     return replace(
         table, name="reference", title="Clear image against zero-shot", numbers=numbers,

@@ -62,9 +62,7 @@ def scenario_cells(rows: pl.DataFrame, scenarios: Sequence[str], cell: Callable[
     return [cell(cells[name]) if name in cells else MISSING for name in scenarios]
 
 
-def scenario_table(
-    rows: pl.DataFrame, measures: Mapping[str, str], baselines: Container[str] = (), oracles: Sequence[str] = ()
-) -> Table:
+def scenario_table(rows: pl.DataFrame, measures: Mapping[str, str], baselines: Container[str] = ()) -> Table:
     """Return models x scenarios and the average of rows of results, best and second marked, with notes on errors."""
     rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
     scenarios, models = in_paper_order(rows["scenario"]), order_models(rows["model"], baselines)
@@ -73,10 +71,9 @@ def scenario_table(
         part = rows.filter(model=model)
         cells = scenario_cells(part, scenarios, lambda row: _score_cell(row, measures))
         lines.append(line(model, [*cells, mean_cell(part, measures)]))
-    folded = [model for model in models if model in baselines]
-    marked = mark_best(lines, folded, oracles)
+    ranked = sum(model not in baselines for model in models)
     heads = columns("model", [*scenarios, average_heading(scenarios)])
-    return Table("", "", heads, marked, rows, len(models) - len(folded), tuple(error_notes(rows)))
+    return Table("", "", heads, mark_best(lines, baselines), rows, ranked, tuple(error_notes(rows)))
 
 
 def _score_cell(row: Row, measures: Mapping[str, str]) -> TableCell:

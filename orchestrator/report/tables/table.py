@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,8 +27,6 @@ class TableCell:
     note: str = ""
     """An interval or a count, set smaller after the text."""
     style: Style = ""
-    link: str = ""
-    """Address that the page links to: ``#fragment``, or ``page.html#fragment`` relative to the page."""
 
     @property
     def text_with_note(self) -> str:
@@ -116,21 +114,16 @@ def drop_empty_columns(table: Table) -> Table:
     return replace(table, columns=tuple(table.columns[n] for n in filled), rows=rows)
 
 
-def mark_best(rows: Sequence[Line], baselines: Sequence[str], oracles: Sequence[str] = ()) -> tuple[Line, ...]:
+def mark_best(rows: Sequence[Line], baselines: Container[str] = ()) -> tuple[Line, ...]:
     """Mark best and second of each column among the models, as printed to one decimal; equal cells share a mark.
 
-    Unfinished cells are neither marked nor compared. A cell that is alone, zero, or no higher than a baseline that is no oracle
-    has no mark. Baselines are ranked if there is nothing else.
+    Unfinished cells are neither marked nor compared, and neither are those of baselines, unless there is nothing else.
     """
     models = [row for row in rows if row[0].text not in baselines] or rows
-    floors = [row for row in rows if row not in models and row[0].text not in oracles]
     marks: list[dict[float | None, Style]] = []
-    for column in range(len(rows[0]) if rows else 0):
-        floor = max((_score(row[column]) or 0.0 for row in floors), default=0.0)
-        compared = [score for row in models if (score := _score(row[column])) is not None]
-        ordered = sorted(set(compared), reverse=True) if len(compared) > 1 else []
-        named = dict(zip(ordered, ("best", "second"), strict=False))
-        marks.append({score: mark for score, mark in named.items() if score > floor})  # type: ignore[misc]
+    for column in zip(*models, strict=True):
+        ordered = sorted({score for cell in column if (score := _score(cell))}, reverse=True)
+        marks.append(dict(zip(ordered, ("best", "second"), strict=False)) if len(models) > 1 else {})
     return tuple(
         tuple(replace(cell, style=mark.get(_score(cell), cell.style)) for cell, mark in zip(row, marks, strict=True))
         if row in models

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from orchestrator.report.html import write_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import write_tables
 from orchestrator.tracking.traces import transcripts
+from tests.orchestrator.report.html.test_page import Elements
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 FOLDER = "<img src=x onerror=alert(1)> [red]`$(id)` ![p](javascript:alert(2)) |%_"
@@ -66,22 +66,10 @@ def test_hostile_data_are_played_and_never_printed_raw(hostile_run, tmp_path):
     assert not UNSAFE.search(output), UNSAFE.search(output)
 
 
-class Elements(HTMLParser):
-    """A parser that collects the elements of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, dict(attrs)))
-
-
 def test_page_and_tables_escape_hostile_text(hostile_run):
     _, run = hostile_run
     page = write_page(read_run(run)).read_text("utf-8")
-    elements = Elements(page).seen
+    elements = Elements(page).elements
 
     assert not any(name.startswith("on") for _, attributes in elements for name in attributes)
     loaded = [str(value) for _, attrs in elements for name, value in attrs.items() if name in ADDRESSES]

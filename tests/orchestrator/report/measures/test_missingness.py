@@ -1,4 +1,4 @@
-"""Missing episodes bound every figure: worst and best case, in cells, averages, differences and ranks."""
+"""Missing episodes bound every figure: worst and best case, in cells, averages, differences."""
 
 import numpy as np
 import polars as pl
@@ -11,7 +11,6 @@ from orchestrator.report.measures.missingness import (
 )
 from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.measures.ranking import ranking
-from orchestrator.report.tables.evidence import ranking_table
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
@@ -63,8 +62,8 @@ def test_difference_pairs_each_missing_episode_with_its_worst_partner(run_data):
     assert change["n"] == N and change["missing"] == 10
 
 
-def test_a_refused_scenario_removes_nobody_and_widens_the_ranks(run_data):
-    """The model that refuses one scenario is last as shown; best case, it may be first."""
+def test_a_refused_scenario_removes_nobody_from_the_ranking(run_data):
+    """Its missing answers count as wrong, and the samples stay in the ranking."""
     scenarios = ("ROD", "QD", "CIT")
     rows = [*cell("mute/ROD/zero-shot", 0, N), *cell("mute/QD/zero-shot", 38), *cell("mute/CIT/zero-shot", 38)]
     rows += [row for scenario in scenarios for row in cell(f"good/{scenario}/zero-shot", 32)]
@@ -73,10 +72,7 @@ def test_a_refused_scenario_removes_nobody_and_widens_the_ranks(run_data):
     ranks = {row["model"]: row for row in ranking(run).iter_rows(named=True)}
 
     assert set(ranks) == {"mute", "good", "poor"} and {row["n"] for row in ranks.values()} == {3 * N}
-    assert ranks["good"]["rank"] == 1 and (ranks["good"]["rank_least"], ranks["good"]["rank_most"]) == (1, 2)
-    assert (ranks["mute"]["rank_least"], ranks["mute"]["rank_most"]) == (1, 2), "sure to be above poor all the same"
-    assert (ranks["poor"]["rank_least"], ranks["poor"]["rank_most"]) == (3, 3)
-    assert ranking_table(run).columns[-1].name == "whatever is missing"
+    assert [ranks[name]["rank"] for name in ("good", "mute", "poor")] == [1, 2, 3]
 
 
 def test_bounds_contain_the_truth_of_the_missing(run_data):

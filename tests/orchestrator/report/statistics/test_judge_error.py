@@ -20,21 +20,18 @@ def draw_labels(rng, rate, sensitivity, specificity, labelled, others):
 
 
 PPI_PYTHON = [
-    ((18, 4, 9, 69), 250, 900, (0.22, 0.22466666666666663, 0.2277777777777778), (0.22421107, 0.16060405, 0.28781809)),
-    ((3, 2, 20, 25), 300, 600, (0.1, 0.12399999999999994, 0.14), (0.10206459, 0.01924733, 0.18488185)),
-    ((100, 10, 15, 75), 900, 2000, (0.55, 0.47499999999999987, 0.425), (0.46601375, 0.41759169, 0.51443581)),
+    ((18, 4, 9, 69), 250, 900, (0.22421107, 0.16060405, 0.28781809)),
+    ((3, 2, 20, 25), 300, 600, (0.10206459, 0.01924733, 0.18488185)),
+    ((100, 10, 15, 75), 900, 2000, (0.46601375, 0.41759169, 0.51443581)),
 ]
-"""Of ppi-python 0.2.3: hits, misses, false alarms, rejections; yes of other answers; ``ppi_mean_pointestimate`` with lam = 0, 0.6
-and 1; and its tuned estimate with ``ppi_mean_ci``."""
+"""Of ppi-python 0.2.3: hits, misses, false alarms, rejections; yes of other answers; its tuned estimate with ``ppi_mean_ci``."""
 
 
-@pytest.mark.parametrize(("counts", "yes", "others", "points", "tuned"), PPI_PYTHON)
-def test_estimates_are_those_of_ppi_python(counts, yes, others, points, tuned):
+@pytest.mark.parametrize(("counts", "yes", "others", "tuned"), PPI_PYTHON)
+def test_estimates_are_those_of_ppi_python(counts, yes, others, tuned):
     labels = [Labels(Confusion(*counts), yes, others)]
     estimate = prediction_powered(labels)
 
-    for weight, expected in zip((0.0, 0.6, 1.0), points, strict=True):
-        assert prediction_powered(labels, weight).value == pytest.approx(expected, abs=1e-12)
     assert estimate.value == pytest.approx(tuned[0], abs=3e-3), "the second counts the labels alone, which are narrower"
     # a proportion's interval instead of a symmetric one, from a variance with imagined labels
     assert estimate.high - estimate.low == pytest.approx(tuned[2] - tuned[1], rel=0.2)

@@ -1,0 +1,27 @@
+"""Every figure is drawn from a run of enough models, and equal runs give equal bytes."""
+
+from actors.engine.baselines import Baseline
+from orchestrator.report.figures.draw import CAPTIONS, draw_figures, figure_images, write_figures
+from orchestrator.report.read_run import read_run
+from tests.orchestrator.report.runs import play_sweep, sweep
+
+MODELS = {"llava-ov-7b": "uniform", "internvl3-8b": "ask-properly", "qwen2.5-vl-7b": "guess"}
+
+
+def test_every_figure_is_drawn_with_equal_bytes(demo_data, tmp_path):
+    wanted = sweep(demo_data, [*MODELS, "oracle"], ["zero-shot", "hint", "icl-1", "random-proactive", "reference"])
+    folder = play_sweep(tmp_path / "run", wanted, backends={name: Baseline(policy) for name, policy in MODELS.items()})
+    paths = write_figures(read_run(folder))
+    before = [path.read_bytes() for path in paths]
+
+    assert {path.stem for path in paths} == set(CAPTIONS) and all(before)
+    assert [path.read_bytes() for path in write_figures(read_run(folder))] == before
+    assert all(image.uri.startswith("data:image/svg+xml") for image in figure_images(read_run(folder)).values())
+    texts = {
+        text.get_text() for text in draw_figures(read_run(folder), ["answer"])["answer"].findobj() if is_text(text)
+    }
+    assert {*MODELS, "oracle"} <= texts
+
+
+def is_text(artist) -> bool:
+    return hasattr(artist, "get_text") and isinstance(artist.get_text(), str)
