@@ -1,4 +1,4 @@
-"""``compare``: one run with the published figures, or several with the first; ``--power``: the smallest detectable difference."""
+"""``compare``: one run with the published figures, or several with the first; ``--power``: the smallest average difference that is found."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +44,7 @@ def compare(
     cluster: Cluster = "",
     power: Annotated[
         bool,
-        typer.Option("--power", help="Show the smallest difference that would be found, per scenario and on average."),
+        typer.Option("--power", help="Show the smallest average difference that is found."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

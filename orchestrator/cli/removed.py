@@ -37,7 +37,7 @@ REMOVED = {
     "models try --sweep": "a sweep is named without --sweep: models try SWEEP",
     "models check --backend": "--backend is gone; `models try FOLDER --backend vllm --prove` checks another engine",
     "plan --cells": "--cells is gone; `plan --json` lists every cell",
-    "plan --detect": "--detect is gone (last in 0.2.0); `compare DIR --power` shows what a run can find",
+    "plan --detect": "--detect is gone (last in 0.2.0); `compare DIR DIR --power` shows what two runs can find",
     "plan --precision": "--precision is gone (last in 0.2.0); the table [precision] of a sweep stops at a precision",
     "plan --price": "--price is gone (last in 0.2.0); multiply the printed GPU-hours",
     "plan --reuse": "--reuse belongs to run, which says what it takes from other folders",

@@ -32,7 +32,7 @@ from tests.bench.planted_evidence import (
     equivalence_lines,
     judge_lines,
     missing_lines,
-    power_lines,
+    flip_lines,
     refused_ranking_lines,
 )
 
@@ -50,7 +50,7 @@ TABLES: tuple[Callable[[int, np.random.Generator], Iterator[Planted]], ...] = (
     judge_lines,
     active_label_lines,
     equivalence_lines,
-    power_lines,
+    flip_lines,
 )
 
 

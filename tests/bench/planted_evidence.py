@@ -19,7 +19,6 @@ from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.run_data import AUTOMATIC, RunData, Samples
 from orchestrator.report.statistics.clustered import average_means, equivalence_test, estimate_mean
-from orchestrator.report.statistics.exact_tests import detectable, mcnemar
 from orchestrator.report.statistics.judge_error import Confusion, Labels, prediction_powered, rogan_gladen
 from orchestrator.report.statistics.proportion import proportion_interval
 from orchestrator.report.tables.paper_comparison import flip_probability
@@ -97,7 +96,7 @@ def plant_cell(
 
 def missing_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
     """Yield the coverage of worst-to-best intervals where answers are refused because they would be wrong, or right."""
-    hits: dict[tuple[str, str], list[bool]] = {}
+    hits: dict[str, list[bool]] = {}
     shown = []
     for number in range(runs):
         rates = {cell: rng.uniform(0.1, 0.9) for cell in ((s, c) for s in SCENARIOS for c in ("zero-shot", "hint"))}
@@ -111,14 +110,13 @@ def missing_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
         for row in missing_bounds(planted_run(rows)).iter_rows(named=True):
             scenarios = SCENARIOS if row["scenario"] == "avg" else (row["scenario"],)
             truth = np.mean([rates[s, row["condition"]] for s in scenarios])
-            truth -= np.mean([rates[s, row["against"]] for s in scenarios]) if row["against"] else 0
             kind = "average" if row["scenario"] == "avg" else "cell"
             inside = bool(row["least_low"] <= 100 * truth <= row["most_high"])
-            hits.setdefault((kind, "difference of " if row["against"] else ""), []).append(inside)
+            hits.setdefault(kind, []).append(inside)
     plain = f"{100 * np.mean(shown):.1f}%"
     yield Planted("refused by what the answer would be: plain interval of a cell covers", "-", plain, True)
-    for (kind, difference), inside in sorted(hits.items()):
-        yield share_line(f"worst to best case of {difference}{kind}s covers", inside, 0.95)
+    for kind, inside in sorted(hits.items()):
+        yield share_line(f"worst to best case of {kind}s covers", inside, 0.95)
 
 
 def refused_ranking_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
@@ -256,19 +254,8 @@ def equivalence_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
         yield share_line(f"true difference of {true:g} points called equivalent within 2 points", called, low, high)
 
 
-def power_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
-    """Yield how often the least difference that `compare --power` states is found, and how often flips are starred."""
-    for n, share in ((42, 0.3), (300, 0.1), (1_000, 0.1)):
-        least = detectable(n, share)
-        if least is None:
-            yield Planted(f"{n} pairs, {share:.0%} discordant: no difference would be found", "-", "none", True)
-            continue
-        chances = [(share + least / 100) / 2, (share - least / 100) / 2, 1 - share]
-        pairs = rng.multinomial(n, chances, runs * 10)
-        seen = (mcnemar(pairs[:, 0], pairs[:, 1]) <= 0.05).tolist()
-        yield share_line(
-            f"{n} pairs, {share:.0%} discordant: the stated {least:.1f} points are found", seen, 0.77, 0.84
-        )
+def flip_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
+    """Yield how often flips are starred against the paper."""
     for n, rate in ((42, 0.003), (2_591, 0.003), (2_591, 0.01)):
         flips = rng.binomial(n, rate, runs * 10)
         moved = 2 * rng.binomial(flips, 0.5) - flips

@@ -1,54 +1,35 @@
-"""The smallest true difference that a comparison detects in 80% of cases, per scenario and on average."""
+"""The smallest true difference of averages that a comparison detects in 80% of cases."""
 
 import polars as pl
 from scipy.stats import norm  # type: ignore[import-untyped]
 
-from envs import in_paper_order
 from orchestrator.report.comparisons.run_comparison import NAMES, RunComparison
-from orchestrator.report.statistics.exact_tests import ALPHA, POWER, detectable
+from orchestrator.report.statistics.exact_tests import ALPHA
 from orchestrator.report.statistics.proportion import Z
-from orchestrator.report.tables.parts import AVERAGE, number_cell, scenario_cells
-from orchestrator.report.tables.table import Line, Table, columns, line
+from orchestrator.report.tables.parts import number_cell
+from orchestrator.report.tables.table import Table, columns, line
 
-SCHEMA = {**dict.fromkeys((*NAMES, "scenario"), pl.String), "n": pl.Int64, "least": pl.Float64}
+POWER = 0.8
 
 
 def paired_power(comparison: RunComparison) -> pl.DataFrame:
-    """Return the smallest difference (points) that gets a star, per run, model, condition and scenario (or ``avg``).
+    """Return ``NAMES``, n and least: the smallest average difference (points) that gets a star in 80% of cases.
 
-    It is that of the test and family which `compare` stars, at Holm's first step: in a scenario McNemar's exact test with the
-    observed share of discordant pairs, for the average a normal test with the standard error of the interval. ``least`` is null
-    where no difference is detected in 80% of cases.
+    It is that of a normal test with the standard error of the interval, at Holm's first step over all averages.
     """
-    rows, (cells, averages) = [], (comparison.cells, comparison.averages)
-    tests = sum(
-        frame[name].count() for frame, name in ((cells, "p_holm"), (cells, "ps_p_holm"), (averages, "ps_p_holm"))
-    )
-    for row in cells.iter_rows(named=True):
-        share = max(row["gained"] + row["lost"], 1) / row["n"]
-        least = detectable(row["n"], share, ALPHA / max(tests, 1))
-        rows.append((*(row[name] for name in NAMES), row["scenario"], row["n"], least))
-    reach = _reach(averages["p_holm"].count())
-    for row in averages.iter_rows(named=True):
-        least = reach * (row["difference_high"] - row["difference_low"]) / (2 * Z)
-        rows.append((*(row[name] for name in NAMES), AVERAGE, row["n"], least))
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
-
-
-def _reach(family: int) -> float:
-    """Return the smallest difference, in standard errors, that is detected as the first of a family."""
-    return float(norm.isf(ALPHA / max(family, 1) / 2) + norm.isf(1 - POWER))
+    averages = comparison.averages
+    tests = max(averages["p_holm"].count(), 1)
+    reach = float(norm.isf(ALPHA / tests / 2) + norm.isf(1 - POWER))
+    width = pl.col("difference_high") - pl.col("difference_low")
+    return averages.select(*NAMES, "n", least=reach * width / (2 * Z))
 
 
 def power_table(power: pl.DataFrame) -> Table:
     """Return the least differences, a line per run, model and condition."""
-    scenarios = [*in_paper_order(power.filter(pl.col("scenario") != AVERAGE)["scenario"]), AVERAGE]
-    lines = list[Line]()
-    for names, part in power.group_by(NAMES, maintain_order=True):
-        label = ", ".join(str(name) for name in names if name != "mcqa")
-        lines.append(line(label, scenario_cells(part, scenarios, lambda row: number_cell(row["least"]))))
-    notes = (
-        f"Points of accuracy that get a star in {POWER:.0%} of cases; paired, with the discordant pairs observed.",
-    )
-    title = "Least true difference that is found"
-    return Table("power", title, columns("model", scenarios), tuple(lines), power, notes=notes)
+    lines = []
+    for row in power.iter_rows(named=True):
+        label = ", ".join(row[name] for name in NAMES if row[name] != "mcqa")
+        lines.append(line(label, [number_cell(row["n"], ",d"), number_cell(row["least"])]))
+    notes = (f"Points of average accuracy that get a star in {POWER:.0%} of cases.",)
+    heads = columns("model", ("samples", "points"))
+    return Table("power", "Least true difference that is found", heads, tuple(lines), power, notes=notes)

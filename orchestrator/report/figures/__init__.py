@@ -19,7 +19,7 @@ STYLE: dict[str, Any] = {
 """Dollar signs in names start no formulas; PDF holds text with its TrueType font, as publishers require."""
 METADATA = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer"), "png": ("Software",)}
 """File format -> metadata that is left out, so that equal figures give equal bytes."""
-INK, GRAY, PALE, LONGEST_NAME = "#222222", "#8a8a8a", 0.4, 26
+INK, GRAY, LONGEST_NAME = "#222222", "#8a8a8a", 26
 WRONG, ABSTAINED, UNREAD = ("#e8893a", "\\\\\\\\"), ("#f7dc6f", "||||"), ("#bdbdbd", "xxxx")
 ACTIONS = {
     "share_suggestion": ("suggestion", "#14406b", ""), "share_right": ("right category", "#0f7f58", "////"),

@@ -1,4 +1,4 @@
-"""The figures at the width of a page: a row per model, baselines gray at the bottom, unfinished models pale.
+"""The figures at the width of a page: a row per model, baselines gray at the bottom, unfinished models with their progress.
 
 Every point has its 95% interval, and every number is in the tables. Equal figures give equal bytes.
 """
@@ -90,20 +90,15 @@ class FigureContext:
         scored = estimate(self.run_data).averages.drop_nulls("acc")
         return scored.filter(pl.col("condition").is_in(conditions), protocol="mcqa")
 
-    def progress(self, model: str) -> float:
-        """Return the finished share of the model's planned episodes of multiple choice."""
-        cells = self.run_data.rows.filter(protocol="mcqa", model=model)
-        return int(cells["finished"].sum()) / max(1, int(cells["planned"].sum()))
-
     def look(self, model: str, color: str) -> dict[str, Any]:
-        """Return color and opacity of a model's point."""
-        alpha = 1.0 if self.progress(model) == 1 else looks.PALE
-        return {"color": looks.GRAY if model in self.gray else color, "alpha": alpha}
+        """Return the color of a model's point."""
+        return {"color": looks.GRAY if model in self.gray else color}
 
     def label(self, model: str) -> str:
         """Return the model's name, with its progress if it is unfinished."""
-        progress = self.progress(model)
-        return short_label(model) + ("" if progress == 1 else f" ({int(100 * progress)}%)")
+        cells = self.run_data.rows.filter(protocol="mcqa", model=model)
+        planned, finished = int(cells["planned"].sum()), int(cells["finished"].sum())
+        return short_label(model) + (f" ({int(100 * finished / planned)}%)" if finished < planned else "")
 
 
 def _rows_figure(
@@ -112,8 +107,6 @@ def _rows_figure(
     """Return a figure with a legend and ``down`` rows of panels, and the models from the bottom up, ``line`` inches each."""
     names = order_models(models, context.run_data.baselines)[::-1]
     notes: list[Handle] = [Patch(facecolor=looks.GRAY, label="gray: baselines")] if context.gray & set(names) else []
-    if any(context.progress(name) < 1 for name in names):
-        notes.append(Patch(facecolor=INK, alpha=looks.PALE, label="pale: unfinished"))
     handles = [*handles, *notes]
     fixed = down * HEAD + LEGEND_LINE * -(-len(handles) // LEGEND_ENTRIES)
     figure = new_figure(min(TALLEST, fixed + down * line * len(names)))
@@ -154,10 +147,10 @@ def shares_figure(
     panels = figure.subplots(1, len(present), sharey=True, squeeze=False).ravel()
     for panel, condition in zip(panels, present, strict=True):
         for row in rows.filter(condition=condition).iter_rows(named=True):
-            level, left, alpha = names.index(row["model"]), 0.0, context.look(row["model"], INK)["alpha"]
+            level, left = names.index(row["model"]), 0.0
             for share, (_, color, hatch) in styles.items():
                 edge = {"edgecolor": (1, 1, 1, 0.85), "linewidth": 0.3}
-                panel.barh(level, row[share], 0.74, left, color=(color, alpha), hatch=hatch, **edge)
+                panel.barh(level, row[share], 0.74, left, color=color, hatch=hatch, **edge)
                 left += row[share]
             if row[f"{first}_low"] is not None:
                 for color, width in (("white", 2.2), (INK, 1.0)):

@@ -78,12 +78,11 @@ def lift_over_chance(run_data: RunData) -> pl.DataFrame:
     """Return accuracy above blind choice among the options of the same scenario and condition, one row per planned cell.
 
     ``chance`` is the exact accuracy of the policy ``uniform``, and ``chance_ps`` its ps, null without the samples. ``lift`` is
-    accuracy minus chance in points, with ``lift_low`` and ``lift_high`` (95%); ``of_possible`` is 100 x lift / (100 - chance).
+    accuracy minus chance in points, with ``lift_low`` and ``lift_high`` (95%).
     """
     limits = estimate(run_data).cells.select("cell", "acc_low", "acc_high")
     rows = run_data.rows.select(*PLANNED_COLUMNS, "acc").join(exact_chance(run_data), on=NAMES, how="left")
     chance, lift = pl.col("chance"), pl.col("acc") - pl.col("chance")
     ends = {f"lift_{end}": pl.col(f"acc_{end}") - chance for end in ("low", "high")}
-    share = pl.when(chance < 100).then(100 * lift / (100 - chance))
-    rows = rows.join(limits, on="cell", how="left").with_columns(lift=lift, **ends, of_possible=share)
+    rows = rows.join(limits, on="cell", how="left").with_columns(lift=lift, **ends)
     return rows.drop("acc_low", "acc_high").sort("cell")

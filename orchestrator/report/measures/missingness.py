@@ -2,7 +2,7 @@
 
 An episode is missing if it ended in an error, if a limit cut it short, or if the judge gave no verdict on its answer. In the
 worst case all of these are wrong, in the best case all are right (Manski 1989, J. Hum. Resour. 24:343-360). Episodes that are not
-played yet are unfinished, not missing. A figure has bounds if more than ``LEAST_MISSING`` of its episodes, or pairs, are missing.
+played yet are unfinished, not missing. A figure has bounds if more than ``LEAST_MISSING`` of its episodes are missing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,22 +13,15 @@ import polars as pl
 from envs.types import CUT_SHORT, ERRORS, Ending
 from orchestrator.report.measures.clustering import NAMES, add_clusters, cluster_numbers
 from orchestrator.report.measures.estimates import GROUP
-from orchestrator.report.measures.paired import SAMPLE_COLUMNS
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.statistics.clustered import (
-    Mean,
-    average_means,
-    estimate_mean,
-    share_interval,
-    t_interval,
-)
-from sweeps.protocol import ZERO_SHOT
+from orchestrator.report.statistics.clustered import average_means, estimate_mean, share_interval, t_interval
 
 LEAST_MISSING = 0.01
 """Largest share of missing episodes at which a figure needs no bounds."""
+ENDS = ("least", "most")
 SCHEMA = {
-    **dict.fromkeys(("model", "scenario", "condition", "protocol", "against"), pl.String),
+    **dict.fromkeys(("model", "scenario", "condition", "protocol"), pl.String),
     **dict.fromkeys(("n", "missing"), pl.Int64),
     **dict.fromkeys(("value", "least", "least_low", "most", "most_high"), pl.Float64),
 }
@@ -36,20 +29,16 @@ SCHEMA = {
 
 @cached_per_run
 def missing_bounds(run_data: RunData) -> pl.DataFrame:
-    """Return the bounds of every cell, average, and difference from zero-shot from which more than 1% is missing.
+    """Return the bounds of every cell and average from which more than 1% is missing.
 
-    Columns: model, scenario (``avg`` for the unweighted mean), condition, protocol, against (empty, or ``zero-shot`` for a
-    paired difference); n (episodes, or pairs) and missing; value as the other tables show it (accuracy, or the judge's
-    aggregate); least (the worst case) with the lower end of its 95% interval, and most (the best case) with the upper end.
+    Columns: model, scenario (``avg`` for the unweighted mean), condition, protocol; n (episodes) and missing; value as the
+    other tables show it (accuracy, or the judge's aggregate); least (the worst case) with the lower end of its 95% interval,
+    and most (the best case) with the upper end.
     """
     if affected_cells(run_data).is_empty():
         return pl.DataFrame(schema=SCHEMA)
-    possible = list_possible(run_data)
-    base = possible.filter(condition=ZERO_SHOT).drop("condition", "cluster")
-    others = possible.filter(pl.col("condition") != ZERO_SHOT)
-    differences = subtract(others.join(base, on=["model", *SAMPLE_COLUMNS], suffix="_other"))
-    rows = [*_bound_rows(possible, ""), *_bound_rows(differences, ZERO_SHOT)]
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(list(SCHEMA)[:5])
+    rows = _bound_rows(list_possible(run_data))
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(list(SCHEMA)[:4])
 
 
 @cached_per_run
@@ -63,7 +52,7 @@ def list_possible(run_data: RunData) -> pl.DataFrame:
     """Return whether each ended episode is right at least and at most.
 
     Columns: model, scenario, condition, protocol, sample_id, cluster; error (true if the episode is in no measure), missing;
-    least and most (0 or 1), equal if the episode is not missing, and shown, the least.
+    least and most (0 or 1), equal if the episode is not missing.
     """
     error, cut = pl.col("ending").is_in(ERRORS), pl.col("ending").is_in(CUT_SHORT)
     right = pl.col("correct").cast(pl.Int64)
@@ -74,41 +63,32 @@ def list_possible(run_data: RunData) -> pl.DataFrame:
     unread = pl.col("correct").is_null()
     ends = [right.fill_null(value).alias(end) for end, value in (("least", 0), ("most", 1))]
     judged = run_data.judged.select(*NAMES, unread.alias("error"), unread.alias("missing"), *ends)
-    return add_clusters(pl.concat([played, judged]).with_columns(shown="least"), run_data).sort(NAMES)
+    return add_clusters(pl.concat([played, judged]), run_data).sort(NAMES)
 
 
-def subtract(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the differences of paired possible outcomes: the first's least minus the other's most, and the reverse."""
-    either = [(pl.col(name) | pl.col(f"{name}_other")).alias(name) for name in ("error", "missing")]
-    least, most = pl.col("least") - pl.col("most_other"), pl.col("most") - pl.col("least_other")
-    return pairs.with_columns(*either, least=least, most=most, shown=pl.col("least") - pl.col("least_other"))
-
-
-def _bound_rows(rows: pl.DataFrame, against: str) -> Iterator[tuple[object, ...]]:
+def _bound_rows(rows: pl.DataFrame) -> Iterator[tuple[object, ...]]:
     """Yield the rows of ``missing_bounds`` for cells and averages."""
     for (model, condition, protocol), group in rows.group_by(GROUP, maintain_order=True):
         cells = group.partition_by("scenario", as_dict=True, maintain_order=True)
         shares = {scenario: float(cell["missing"].mean()) for (scenario,), cell in cells.items()}  # type: ignore[arg-type]
         for (scenario,), cell in cells.items():
             if shares[scenario] > LEAST_MISSING:
-                yield (model, scenario, condition, protocol, against, *_bound_average([cell], bool(against)))
+                yield (model, scenario, condition, protocol, *_bound_average([cell]))
         if len(cells) > 1 and np.mean(list(shares.values())) > LEAST_MISSING:
-            yield (model, AVERAGE, condition, protocol, against, *_bound_average(list(cells.values()), bool(against)))
+            yield (model, AVERAGE, condition, protocol, *_bound_average(list(cells.values())))
 
 
-def _bound_average(cells: Sequence[pl.DataFrame], paired: bool) -> tuple[object, ...]:
+def _bound_average(cells: Sequence[pl.DataFrame]) -> tuple[object, ...]:
     """Return n, missing, value, least, least_low, most and most_high, averaged over cells."""
-    means = [cell.filter(~pl.col("error"))["shown"].mean() for cell in cells]
-    value = None if None in means else 100 * float(np.mean(means))  # type: ignore[arg-type]
-    ends = [_possible_mean(cells, end) for end in ("least", "most")]
-    if len(cells) == 1 and not paired:
-        bounds = [share_interval(mean, cells[0].height) for mean in ends]
+    shown = [cell.filter(~pl.col("error"))["least"].mean() for cell in cells]
+    value = None if None in shown else 100 * float(np.mean(shown))  # type: ignore[arg-type]
+    ends = [
+        [estimate_mean(100 * cell[end].to_numpy(), cluster_numbers(cell), unit=100) for cell in cells] for end in ENDS
+    ]
+    if len(cells) == 1:
+        (_, low, _), (_, _, high) = (share_interval(means[0], cells[0].height) for means in ends)
     else:
-        bounds = [t_interval(mean, -100 if paired else 0, 100) for mean in ends]
+        (_, low, _), (_, _, high) = (t_interval(average_means(means), 0, 100) for means in ends)
     counts = sum(cell.height for cell in cells), int(sum(cell["missing"].sum() for cell in cells))
-    return (*counts, value, ends[0].value, bounds[0][1], ends[1].value, bounds[1][2])
-
-
-def _possible_mean(cells: Sequence[pl.DataFrame], end: str) -> Mean:
-    """Return the average over cells at one end, in percent or points."""
-    return average_means([estimate_mean(100 * cell[end].to_numpy(), cluster_numbers(cell), unit=100) for cell in cells])
+    least, most = (average_means(means).value for means in ends)
+    return (*counts, value, least, low, most, high)

@@ -1,4 +1,4 @@
-"""McNemar's exact test of paired differences, its power, and Holm's correction."""
+"""McNemar's exact test of paired differences, and Holm's correction."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,9 +6,7 @@ from scipy.special import bdtr  # type: ignore[import-untyped]
 
 from orchestrator.report.statistics.clustered import Floats
 
-ALPHA, POWER = 0.05, 0.8
-DETECTABLE_DIGITS = 1e-4
-"""Precision of the detectable difference, as a share."""
+ALPHA = 0.05
 
 
 def mcnemar(gained: NDArray[np.int64], lost: NDArray[np.int64]) -> Floats:
@@ -27,35 +25,3 @@ def holm(p: Floats, family: int = 0) -> Floats:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(stepped, 1.0)
     return adjusted
-
-
-def detectable(n: int, discordant: float, alpha: float = ALPHA) -> float | None:
-    """Return the smallest true difference (points) that McNemar's exact test detects in 80% of cases among ``n`` pairs.
-
-    ``discordant`` is the share of discordant pairs, ``alpha`` the level that p must not exceed: for one comparison of a
-    family, alpha divided by the family. None if it does not even detect that all discordant pairs go one way.
-    """
-    if mcnemar_power(n, discordant, discordant, alpha) < POWER:
-        return None
-    low, high = 0.0, discordant
-    while high - low > DETECTABLE_DIGITS:
-        middle = (low + high) / 2
-        low, high = (low, middle) if mcnemar_power(n, discordant, middle, alpha) >= POWER else (middle, high)
-    return 100 * high
-
-
-def mcnemar_power(n: int, discordant: float, difference: float, alpha: float) -> float:
-    """Return the chance that the exact test of ``n`` pairs has p <= ``alpha``.
-
-    ``discordant`` is the true share of discordant pairs, ``difference`` the true difference, as a share. It is the exact sum
-    over the binomial number of discordant pairs (approximated in Connor 1987, Biometrics 43:207-211).
-    """
-    from scipy.stats import binom  # type: ignore[import-untyped]  # imports for a second; the table of `run` needs no power
-
-    spread = 6 * np.sqrt(n * discordant * (1 - discordant)) + 1
-    pairs = np.arange(max(0, int(n * discordant - spread)), min(n, int(n * discordant + spread)) + 1)
-    critical = binom.ppf(alpha / 2, pairs, 0.5)  # the largest significant count of the rarer kind
-    critical = np.where(binom.cdf(critical, pairs, 0.5) > alpha / 2, critical - 1, critical)
-    share = (discordant + difference) / (2 * discordant)
-    rejected = binom.sf(pairs - critical - 1, pairs, share) + binom.cdf(critical, pairs, share)
-    return float((binom.pmf(pairs, n, discordant) * rejected).sum())

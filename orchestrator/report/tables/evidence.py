@@ -183,7 +183,7 @@ def missing_table(run_data: RunData) -> Table:
         Column("scenario", number=False),
         Column("what", "whose figures vary", number=False),
         Column("episodes", "missing, cut short by a limit, or unreadable"),
-        Column("shown", "accuracy or change of accuracy, as in the other tables"),
+        Column("shown", "accuracy, as in the other tables"),
         Column("least to most", "in brackets the 95% intervals of both"),
     )
     lines += _reading_lines(run_data)
@@ -191,16 +191,15 @@ def missing_table(run_data: RunData) -> Table:
 
 
 def _bounds_line(row: Row) -> Line:
-    ends = [row[name] for name in ("value", "least", "most", "least_low", "most_high")]
-    texts = ["-" if end is None else format_signed(end) if row["against"] else f"{end:.1f}" for end in ends]
-    share = 100 * row["missing"] / row["n"]
+    value, *ends = (row[name] for name in ("value", "least", "most", "least_low", "most_high"))
+    texts, share = [f"{end:.1f}" for end in ends], 100 * row["missing"] / row["n"]
     return (
         TableCell(f"{row['model']}, {row['condition']}"),
         TableCell(row["scenario"]),
-        TableCell(f"missing, against {row['against']}" if row["against"] else "missing"),
+        TableCell("missing"),
         TableCell(f"{row['missing']:,} of {row['n']:,}", share, f"{share:.1f}%"),
-        TableCell(texts[0], row["value"]),
-        TableCell(f"{texts[1]} to {texts[2]}", row["least"], f"{texts[3]} to {texts[4]}"),
+        number_cell(value),
+        TableCell(f"{texts[0]} to {texts[1]}", row["least"], f"{texts[2]} to {texts[3]}"),
     )
 
 

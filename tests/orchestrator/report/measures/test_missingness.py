@@ -1,4 +1,4 @@
-"""Missing episodes bound every figure: worst and best case, in cells, averages, differences."""
+"""Missing episodes bound every figure: worst and best case, in cells and averages."""
 
 import numpy as np
 import polars as pl
@@ -9,7 +9,6 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.missingness import (
     missing_bounds,
 )
-from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.measures.ranking import ranking
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
@@ -49,17 +48,6 @@ def test_cell_and_average_lie_between_worst_and_best_case(run_data, ending):
     assert acc["least_low"] < acc["least"] and acc["most_high"] > acc["most"]
     assert (mean["least"], mean["most"]) == (37.5, 50.0)
     assert missing_bounds(run).filter(scenario="QD").is_empty(), "nothing is missing from it"
-
-
-def test_difference_pairs_each_missing_episode_with_its_worst_partner(run_data):
-    rows = [*cell("m/ROD/zero-shot", 10), *cell("m/ROD/hint", 10, 10)]
-    change = bounds_of(run := replace_episodes(run_data, rows), against="zero-shot", scenario="ROD")
-    table = comparisons(run).condition_averages
-
-    # ten pairs are unknown under hints; their partners are right, and ten more are gained
-    assert (change["least"], change["most"]) == (0.0, 25.0)
-    assert change["value"] == pytest.approx(table["difference"].item())
-    assert change["n"] == N and change["missing"] == 10
 
 
 def test_a_refused_scenario_removes_nobody_from_the_ranking(run_data):
