@@ -1,4 +1,4 @@
-"""``compare``: one run with the published figures, or several with the first; ``--power``: the smallest average difference that is found."""
+"""``compare``: one run with the published figures, or several with the first; ``--power``: the smallest one that is found."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -30,9 +30,9 @@ from tests.bench.planted_evidence import (
     active_label_lines,
     cluster_lines,
     equivalence_lines,
+    flip_lines,
     judge_lines,
     missing_lines,
-    flip_lines,
     refused_ranking_lines,
 )
 

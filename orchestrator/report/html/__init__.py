@@ -3,8 +3,8 @@
 The same folder, data and seed give the same bytes.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from envs.plural import pluralize
 from orchestrator.report.comparisons.leaderboard import Leaderboard, leaderboard_tables
 from orchestrator.report.comparisons.run_comparison import RunComparison, comparison_tables
 from orchestrator.report.figures.draw import CAPTIONS, SHOWN, FigureImage, figure_images
-from orchestrator.report.html.summary import Fact, list_facts, list_problems
+from orchestrator.report.html.summary import list_facts, list_problems
 from orchestrator.report.html.text import policy_hash, visible
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.answer import answer_sentences
@@ -36,7 +36,7 @@ class ReportPage:
     problems: Sequence[str]
     answers: Sequence[str] = ()
     """Whether each model asks, in a sentence; empty on a page on several runs."""
-    facts: Sequence[Fact] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
     figures: Sequence[tuple[str, str, FigureImage]] = ()
     """Name, caption and image of each figure."""
 
@@ -70,21 +70,13 @@ def write_leaderboard(
 
 
 def _write(target: Path, page: ReportPage) -> Path:
-    """Write a page whose policy allows its own style and script by hash, and nothing else."""
-    style = _read("report.css")
-    script = f'"use strict";\n(() => {{\n{_read("tables.js")}}})();\n'
-    policy = (
-        "default-src 'none'; img-src data:; "
-        f"style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'; form-action 'none'"
-    )
+    """Write a page whose policy allows its own style by hash, and nothing else."""
+    style = (files(__package__) / "report.css").read_text("utf-8")
+    policy = f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; base-uri 'none'; form-action 'none'"
     options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=PackageLoader(__package__, "."), autoescape=True, **options)
     environment.filters["visible"] = visible
     template = environment.get_template("template.html.j2")
-    text = template.render(page=page, pluralize=pluralize, style=style, script=script, policy=policy)
+    text = template.render(page=page, pluralize=pluralize, style=style, policy=policy)
     safe_write.write(target, text.encode())
     return target
-
-
-def _read(name: str) -> str:
-    return (files(__package__) / name).read_text("utf-8")

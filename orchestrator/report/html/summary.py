@@ -1,7 +1,6 @@
 """The summary of the page: facts about the run, and its problems. Every sentence is computed from this run."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import polars as pl
 
@@ -16,29 +15,19 @@ from orchestrator.report.paper.published import foreign_scenarios, subset_scenar
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
 from orchestrator.report.tables.parts import Row
-from orchestrator.report.wording import format_share
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import judge_counts
-from sweeps.protocol import Protocol
 
 
-class Fact(NamedTuple):
-    """A line about the run."""
-
-    name: str
-    text: str
-
-
-def list_facts(run_data: RunData) -> list[Fact]:
-    """Return what was run, on which data, with which versions."""
+def list_facts(run_data: RunData) -> dict[str, str]:
+    """Return what was run, on which data, with which versions: name of each fact -> its text."""
     sweep, rows, status = run_data.sweep, run_data.rows, read_status(run_data.folder)
     planned, finished = int(rows["planned"].sum()), int(rows["finished"].sum())
-    share, cells = format_share(finished, planned), pluralize(rows.height, "cell")
     samplings = [(protocol, sweep.sampling_for(protocol)) for protocol in sweep.protocols]
     versions = ", ".join(dict.fromkeys(VERSIONS[protocol] for protocol in sweep.protocols))
     checked = run_data.samples and not run_data.episodes.is_empty()
     facts = {
-        "Played": f"{finished:,} of {pluralize(planned, 'planned episode')} ({share}), {cells}",
+        "Played": f"{finished:,} of {pluralize(planned, 'planned episode')}, {pluralize(rows.height, 'cell')}",
         "Data": _data(run_data),
         "Decoding": "; ".join(
             f"{protocol.label} {sampling.description}, at most {sampling.max_tokens:,} new tokens a reply"
@@ -50,7 +39,7 @@ def list_facts(run_data: RunData) -> list[Fact]:
         "Seed": str(sweep.seed),
         "Program": _program(status),
     }
-    return [Fact(name, text) for name, text in facts.items() if text]
+    return {name: text for name, text in facts.items() if text}
 
 
 def list_problems(run_data: RunData) -> list[str]:
@@ -79,20 +68,15 @@ def _judge(run_data: RunData) -> str:
         return join_names([count.sentence(judge) for judge, count in counts.items()], 3)
     if "oeg" in set(run_data.rows["protocol"]):
         return "open-ended answers are not judged yet"
-    if judge := run_data.sweep.turn_judge:
-        return f"{turn_judge_key(judge)}: reads each answer before the next picture is shown"
-    calls = run_data.sweep.protocols == (Protocol.TOOLS,)
-    return f"none: {'function calls are' if calls else 'multiple choice is'} read by rule"
+    return turn_judge_key(run_data.sweep.turn_judge) if run_data.sweep.turn_judge else ""
 
 
 def _program(status: Row) -> str:
     packages = status.get("packages") or {}
-    versions = [
-        f"{name} {packages[name]}" for name in ("proactive-sweep", "vllm", "transformers", "ray") if name in packages
-    ]
-    commit = f"commit {str(status['commit'])[:12]}" if status.get("commit") else ""
-    python = f"Python {status['python']}" if status.get("python") else ""
-    return visible(", ".join(part for part in (*versions, python, commit) if part) or "not recorded yet")
+    named = ("proactive-sweep", "vllm", "transformers", "ray")
+    versions = [f"{name} {packages[name]}" for name in named if name in packages]
+    commit = [f"commit {str(status['commit'])[:12]}"] if status.get("commit") else []
+    return visible(", ".join([*versions, *commit]) or "not recorded yet")
 
 
 def _unfinished(rows: pl.DataFrame) -> Iterator[str]:
@@ -100,11 +84,7 @@ def _unfinished(rows: pl.DataFrame) -> Iterator[str]:
     if unfinished.is_empty():
         return
     pending = int((unfinished["planned"] - unfinished["finished"]).sum())
-    yield (
-        f"{pending:,} of {pluralize(int(rows['planned'].sum()), 'planned episode')} not played yet, in {unfinished.height} of "
-        f"{pluralize(rows.height, 'cell')}: {join_names(unfinished['cell'].to_list())}; their measures cover "
-        "the finished episodes"
-    )
+    yield f"{pluralize(pending, 'episode')} not played yet, in {join_names(unfinished['cell'].to_list())}"
 
 
 def _errors(run_data: RunData) -> Iterator[str]:

@@ -54,13 +54,9 @@ def join_package_measures(rows: pl.DataFrame, measured: pl.DataFrame | None) -> 
 
 def _measure_cells(name: str, cells: pl.DataFrame, episodes: pl.LazyFrame, turns: pl.LazyFrame) -> pl.DataFrame:
     values = _run_measure(name, load_function("measure", name), episodes, turns)
-    if values["key"].is_duplicated().any():
-        raise PackageError(f"the measure {name!r} returned two values for one episode; return one row per key")
     joined = cells.join(values, on="key").drop_nulls("value")
-    if not joined["value"].is_finite().all():
-        raise PackageError(
-            f"the measure {name!r} returned a value that is not a finite number; return null to leave an episode out"
-        )
+    if values["key"].is_duplicated().any() or not joined["value"].is_finite().all():
+        raise PackageError(f"the measure {name!r} does not return one row per key with a finite number or null")
     means = joined.group_by("cell").agg(
         pl.col("value").mean().alias(name), pl.col("value").std().alias("_std"), pl.len().cast(pl.Int64).alias("_n")
     )

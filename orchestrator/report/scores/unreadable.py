@@ -9,7 +9,7 @@ import polars as pl
 from actors.text.printable import printable
 from envs.plural import pluralize
 from envs.types import Action
-from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.episode_store import turns
 
 MOST_PERCENT = 20.0
 """Largest percentage of such replies in a cell that needs no warning."""
@@ -36,13 +36,10 @@ def unreadable_lines(rows: pl.DataFrame, folder: Path, left_out: Container[str] 
 
 
 def _quote_reply(folder: Path, cells: Sequence[str]) -> str:
-    """Return one unreadable reply of these cells, or else one error."""
+    """Return one unreadable reply of these cells; empty if all are errors or silent."""
     own = pl.col("key").str.replace(r"/[^/]*$", "").is_in(cells)
     unparsable = turns(folder).filter(own, pl.col("reply") != "", pl.col("action") == Action.UNPARSABLE)
     texts = unparsable.sort("key", "turn").select("reply").head(1).collect()["reply"].to_list()
-    if not texts:
-        errors = episodes(folder).filter(own, pl.col("error").is_not_null())
-        texts = errors.sort("key").select("error").head(1).collect()["error"].to_list()
     if not texts:
         return ""
     text = " ".join(printable(texts[0] or "").split())

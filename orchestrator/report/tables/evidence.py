@@ -127,7 +127,7 @@ def ranking_table(run_data: RunData) -> Table:
     """Return the order of the models with complete cells, with the ranks that are not excluded."""
     numbers, lines = ranking(run_data), list[Line]()
     for row in numbers.filter(protocol="mcqa").iter_rows(named=True):
-        bounds = TableCell(f"{row['rank_low']} to {row['rank_high']}", row["rank_low"])
+        bounds = TableCell(f"{row['rank_low']} to {row['rank_high']}")
         counts = number_cell(row["average"]), number_cell(row["n"], ",d"), number_cell(row["rank"], "d")
         lines.append(line(row["model"], [*counts, bounds]))
     heads = (
@@ -148,8 +148,8 @@ def chance_table(run_data: RunData) -> Table:
     scenarios, lines = in_paper_order(known["scenario"]), list[Line]()
     for model, condition, part in model_conditions(run_data, known):
         mean = float(part["lift"].mean())  # type: ignore[arg-type]
-        cells = scenario_cells(part, scenarios, lambda row: TableCell(format_signed(row["lift"]), row["lift"]))
-        lines.append(line(f"{model}, {condition}", [*cells, TableCell(format_signed(mean), mean)]))
+        cells = scenario_cells(part, scenarios, lambda row: TableCell(format_signed(row["lift"])))
+        lines.append(line(f"{model}, {condition}", [*cells, TableCell(format_signed(mean))]))
     notes = (
         "Points of accuracy above choosing blindly among the options. The intervals of accuracy, less chance, hold.",
     )
@@ -197,9 +197,9 @@ def _bounds_line(row: Row) -> Line:
         TableCell(f"{row['model']}, {row['condition']}"),
         TableCell(row["scenario"]),
         TableCell("missing"),
-        TableCell(f"{row['missing']:,} of {row['n']:,}", share, f"{share:.1f}%"),
+        TableCell(f"{row['missing']:,} of {row['n']:,}", note=f"{share:.1f}%"),
         number_cell(value),
-        TableCell(f"{texts[0]} to {texts[1]}", row["least"], f"{texts[2]} to {texts[3]}"),
+        TableCell(f"{texts[0]} to {texts[1]}", note=f"{texts[2]} to {texts[3]}"),
     )
 
 
@@ -218,7 +218,7 @@ def _reading_lines(run_data: RunData) -> Iterator[Line]:
             TableCell("unreadable, read leniently" + (f"; {disagree:,} disagree with themselves" if disagree else "")),
             TableCell(f"{int(part['unparsable'].sum()):,} of {int(part['scored'].sum()):,}"),
             measure_cell(means[model], "acc"),
-            MISSING if unknown else TableCell(f"{least:.1f} to {most:.1f}", least),
+            MISSING if unknown else TableCell(f"{least:.1f} to {most:.1f}"),
         )
 
 

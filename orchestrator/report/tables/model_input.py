@@ -25,12 +25,8 @@ def input_notes(sweep: Sweep, folder: Path) -> list[str]:
 
 
 def joint_input_notes(runs: Mapping[str, RunData]) -> list[str]:
-    """Return the sentences of several runs, each with the run's name; equal ones are joined."""
-    sentences: dict[str, list[str]] = {}
-    for name, run in runs.items():
-        for note in input_notes(run.sweep, run.folder):
-            sentences.setdefault(note, []).append(name)
-    return [f"{' and '.join(names)}: {note}" for note, names in sentences.items()]
+    """Return the sentences of several runs, each with the run's name."""
+    return [f"{name}: {note}" for name, run in runs.items() for note in input_notes(run.sweep, run.folder)]
 
 
 def add_notes(table: Table, notes: Sequence[str]) -> Table:

@@ -22,8 +22,8 @@ class TableCell:
     """One entry of a table."""
 
     text: str
-    value: float | str | None = None
-    """Sort key of the cell; None sorts last and is never marked best or second."""
+    value: float | None = None
+    """The number by which it is marked best or second; None is never marked."""
     note: str = ""
     """An interval or a count, set smaller after the text."""
     style: Style = ""
@@ -134,7 +134,7 @@ def mark_best(rows: Sequence[Line], baselines: Container[str] = ()) -> tuple[Lin
 
 def _score(cell: TableCell) -> float | None:
     """Return the value by which a cell is ranked, as printed; None if it is not ranked."""
-    return None if cell.style == "unfinished" or not isinstance(cell.value, float | int) else round(cell.value, 1)
+    return None if cell.style == "unfinished" or cell.value is None else round(cell.value, 1)
 
 
 def one_line(text: str) -> str:

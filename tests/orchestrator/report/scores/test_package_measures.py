@@ -31,6 +31,7 @@ def twice(episodes, turns):
 
 NUMBER = 3
 """
+ONE_ROW = "does not return one row per key with a finite number or null; it is left out of the results"
 EPISODES = pl.LazyFrame(
     {
         "key": ["a1", "a2", "a3", "a4", "b1", "c1"],
@@ -77,15 +78,8 @@ def test_a_share_has_the_interval_of_accuracies():
     ("name", "why"),
     [
         ("broken", "the measure 'broken' failed (ZeroDivisionError: division by zero); it is left out of the results"),
-        (
-            "infinite",
-            "the measure 'infinite' returned a value that is not a finite number; return null to leave an episode out; it is"
-            " left out of the results",
-        ),
-        (
-            "twice",
-            "the measure 'twice' returned two values for one episode; return one row per key; it is left out of the results",
-        ),
+        ("infinite", f"the measure 'infinite' {ONE_ROW}"),
+        ("twice", f"the measure 'twice' {ONE_ROW}"),
     ],
 )
 def test_a_failing_measure_is_one_sentence_and_the_others_stand(name, why):
