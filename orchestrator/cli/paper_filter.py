@@ -37,8 +37,9 @@ def show_filter(folder: Path, percent: int, output: Path | None, as_json: bool) 
         figures = {"models": turns.models, "percent": percent, "scenarios": rows.to_dicts()}
         print_json({**figures, "undecided": undecided.to_dicts(), "notes": notes})
     else:
-        figures = (map(row.get, COLUMNS) for row in rows.iter_rows(named=True))
-        counts = (["-" if figure is None else f"{figure:,}" for figure in row] for row in figures)
+        counts = (
+            ["-" if count is None else f"{count:,}" for count in row] for row in rows.select(*COLUMNS).iter_rows()
+        )
         texts = ([name, *row] for name, row in zip(rows["scenario"], counts, strict=True))
         title = f"dropped: samples that {percent}% of the {len(turns.models)} models get right at the first turn"
         show(text_table(("scenario", *COLUMNS.values()), texts, title, len(COLUMNS)), min_width=WIDTH)

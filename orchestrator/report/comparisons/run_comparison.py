@@ -25,8 +25,6 @@ from sweeps.sections import MARGIN
 
 NAMES = ["run", "model", "condition", "protocol"]
 SAMPLE = [*CELL, "sample_id"]
-MOST = 20
-"""Largest number of differences of configuration that are listed."""
 LEGEND = (
     "* p below 0.05 after Holm's correction: averages of accuracy as one family, scenarios and suggestions as another; = the "
     "difference is within the margin of [evidence], by default 2 points"
@@ -132,8 +130,7 @@ def configuration_differences(base: RunData, run: RunData, first: str, name: str
     before, after = run_folder.settings(base.sweep), run_folder.settings(run.sweep)
     changed = run_folder.differences(before, after, between=f" in {first}, ")
     lines = [f"{line.replace(' was ', ': ', 1)} in {name}" for line in changed]
-    rest = [f"{pluralize(len(lines) - MOST, 'more difference')} of configuration"] if len(lines) > MOST else []
-    return [*lines[:MOST], *rest] or [f"{first} and {name} are of the same configuration"]
+    return lines or [f"{first} and {name} are of the same configuration"]
 
 
 def distinct_names(folders: Sequence[Path]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from actors.playing.prompts import apply_condition, open_view, turn_view
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, option_table
 from envs.lenient import repair_reply
-from envs.types import Move, Sample, View
+from envs.types import Move, Sample, State, View
 from orchestrator.report.html.text import cut
 from orchestrator.report.html.thumbnails import Thumbnails, parse_image_key
 from orchestrator.report.run_data import RunData
@@ -33,6 +33,11 @@ VERDICT = ("judge", "category", "suggestion", "aggregate", "reason", "attempts",
 CHUNK = 2_000
 """Number of episodes whose turns are read at once."""
 NOT_SHOWN = "question and options are not shown"
+OPEN = {
+    Protocol.OEG: "an open question: no options were shown",
+    Protocol.OEG_MULTI: "open questions: no options were shown, and a judge read each answer",
+}
+"""Open-ended protocols -> why no options are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,61 +108,52 @@ def replay_episode(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[d
     condition = run_data.conditions.get(row["condition"])
     if not turns:
         return {}, ""
-    if row["protocol"] == Protocol.OEG_MULTI:
-        questions = _open_questions(row, sample, condition, turns)
-        return questions, "open questions: no options were shown, and a judge read each answer"
-    if row["protocol"] == Protocol.OEG:
-        return _open_questions(row, sample, condition, turns[:1]), "an open question: no options were shown"
+    if row["protocol"] in OPEN:
+        questions = _replay(sample, condition, row, turns) if sample is not None and condition is not None else {}
+        return questions, OPEN[row["protocol"]]
     if sample is None:
         return {}, f"{NOT_SHOWN}: the data folder does not hold this sample as it was played"
     if condition is None:
         return {}, f"{NOT_SHOWN}: the sweep has no condition {row['condition']}"
-    column = "read_as" if row["protocol"] == Protocol.TOOLS else "reply"
-    replayed = _replay(apply_condition(sample, condition, run_data.sweep.seed), condition, row["seed"], turns, column)
-    return (replayed, "") if replayed else ({}, f"{NOT_SHOWN}: playing the stored replies again gives other readings")
+    replayed = _replay(apply_condition(sample, condition, run_data.sweep.seed), condition, row, turns)
+    is_equal = len(replayed) == len(turns)
+    return (replayed, "") if is_equal else ({}, f"{NOT_SHOWN}: playing the stored replies again gives other readings")
 
 
-def _open_questions(
-    row: Row, sample: Sample | None, condition: Condition | None, turns: Sequence[Row]
-) -> dict[int, ReplayedTurn]:
-    """Return the questions of an open-ended episode, up to the first turn whose stored frame differs from the replayed one."""
-    if sample is None or condition is None:
-        return {}
+def _replay(sample: Sample, condition: Condition, row: Row, turns: Sequence[Row]) -> dict[int, ReplayedTurn]:
+    """Return the question that each stored reply answered, up to the first turn whose stored frame or reading differs."""
     game, questions = SCENARIOS[sample.scenario], dict[int, ReplayedTurn]()
-    state = game.initial(sample, condition.mode, row["seed"])
-    for turn in turns:
-        if state.ending is not None or state.frame != turn["frame"]:
-            break
-        questions[turn["turn"]] = ReplayedTurn(open_view(sample, state, condition)._replace(options=(), categories=()))
-        state, _ = game.step(sample, state, turn["read_as"] or "")
-    return questions
-
-
-def _replay(
-    sample: Sample, condition: Condition, seed: int, turns: Sequence[Row], column: str
-) -> dict[int, ReplayedTurn] | None:
-    """Return the question that each stored reply answered; None when a reading differs from the stored one."""
-    game, questions = SCENARIOS[sample.scenario], dict[int, ReplayedTurn]()
-    state = game.initial(sample, condition.mode, seed)
-    for turn in turns:
+    state, is_open = game.initial(sample, condition.mode, row["seed"]), row["protocol"] in OPEN
+    column = "read_as" if is_open or row["protocol"] == Protocol.TOOLS else "reply"
+    for turn in turns[:1] if row["protocol"] == Protocol.OEG else turns:
         reply = turn[column] or ""
         if state.ending is not None or state.frame != turn["frame"]:
-            return None
-        reading = repair_reply(sample, state, reply) if condition.lenient else reply
-        view, text, letter = turn_view(sample, state, condition), as_text(reading), as_letter(reading)
-        askable = set(game.askable(sample, state)) if view.options else set()
-        asks = tuple(n for n, option in enumerate(view.options) if option in askable)
-        sides = ((view.options, 0), (view.categories, len(view.options)))
-        suggestion, category = (option_table(side, (), first).read(text, letter).chosen for side, first in sides)
-        answer = view.categories.index(sample.answer) if game.answerable(sample, state) else -1
-        questions[turn["turn"]] = ReplayedTurn(view, answer, asks, (suggestion, category))
-        move = Move(turn["move"]) if turn["move"] in set(Move) else None
-        state, replayed = game.step(sample, state, reading, move)
-        if (replayed.option.value, replayed.category.value, replayed.action.value) != (
-            turn["option"], turn["category"], turn["action"],
-        ):  # fmt: skip
-            return None
+            break
+        if is_open:
+            question = ReplayedTurn(open_view(sample, state, condition)._replace(options=(), categories=()))
+            state, _ = game.step(sample, state, reply)
+        else:
+            reading = repair_reply(sample, state, reply) if condition.lenient else reply
+            question = _question(sample, state, condition, reading)
+            move = Move(turn["move"]) if turn["move"] in set(Move) else None
+            state, again = game.step(sample, state, reading, move)
+            readings = again.option.value, again.category.value, again.action.value
+            if readings != (turn["option"], turn["category"], turn["action"]):
+                break
+        questions[turn["turn"]] = question
     return questions
+
+
+def _question(sample: Sample, state: State, condition: Condition, reading: str) -> ReplayedTurn:
+    """Return the question at a state, with what counts there and what the reading names."""
+    game, view = SCENARIOS[sample.scenario], turn_view(sample, state, condition)
+    askable = set(game.askable(sample, state)) if view.options else set()
+    asks = tuple(n for n, option in enumerate(view.options) if option in askable)
+    text, letter = as_text(reading), as_letter(reading)
+    sides = ((view.options, 0), (view.categories, len(view.options)))
+    suggestion, category = (option_table(side, (), first).read(text, letter).chosen for side, first in sides)
+    answer = view.categories.index(sample.answer) if game.answerable(sample, state) else -1
+    return ReplayedTurn(view, answer, asks, (suggestion, category))
 
 
 def _verdict(row: Row) -> dict[str, Any]:

@@ -95,8 +95,7 @@ def estimate(run_data: RunData) -> Estimates:
     is_certain = pl.col("model").is_in(list(run_data.certain))
     bounds = pl.col([f"{name}{end}" for name in MEASURES for end in ("_low", "_high")])
     shown = pl.when(~is_certain).then(bounds).name.keep()
-    turns = [(pl.col(f"ps{end}") + 1).alias(f"mean_turns{end}") for end in ("", "_low", "_high")]
-    return Estimates(*(rows.with_columns(shown).with_columns(turns) for rows in (cell_rows, mean_rows)))
+    return Estimates(*(rows.with_columns(shown) for rows in (cell_rows, mean_rows)))
 
 
 def anytime_bounds(run_data: RunData, limits: Mapping[tuple[str, str], int]) -> dict[tuple[str, ...], Intervals]:

@@ -24,8 +24,8 @@ def lenient_readings(run_data: RunData) -> pl.DataFrame:
     """Return one row per episode that ended with an unparsable reply: key, cell, letter, would.
 
     ``letter`` is the lenient reading, or null. ``would`` is what the lenient reading would make of the episode: ``correct``,
-    ``go on``, ``wrong``, or ``disagrees`` if the reply's letter and text name different options, which count as wrong; null if a
-    letter was read but the sample is missing (then any of 26 letters is read).
+    ``go on``, ``wrong``, or ``disagrees`` if the reply's letter and text name different options, which count as wrong; null
+    without the sample.
     """
     wrong = (pl.col("action") == Action.UNPARSABLE) & (pl.col("ending") == Ending.WRONG)
     last = run_data.last_turns.filter(wrong, protocol=Protocol.MCQA.value)  # judged replies are not read again
@@ -50,27 +50,23 @@ def leniency(run_data: RunData) -> pl.DataFrame:
         would.is_in(["correct", "go on"]).sum().cast(pl.Int64).alias("otherwise"),
         would.eq("correct").sum().cast(pl.Int64).alias("would_correct"),
         would.eq("disagrees").sum().cast(pl.Int64).alias("disagrees"),
-        (read & would.is_null()).any().alias("unknown"),
     )  # fmt: skip
     names = ["cell", "model", "scenario", "condition", "protocol", "scored", "correct"]
     rows = run_data.rows.filter(~pl.col("protocol").is_in([Protocol.OEG_MULTI, Protocol.TOOLS])).select(names)
-    rows = rows.join(counts, on="cell", how="left").with_columns(
-        pl.col(COUNTS).fill_null(0), pl.col("unknown").fill_null(False)
-    )
-    known = pl.when(~pl.col("unknown"))
-    rows = rows.with_columns(known.then(pl.col("otherwise", "would_correct")).name.keep())
+    rows = rows.join(counts, on="cell", how="left").with_columns(pl.col(COUNTS).fill_null(0))
+    known = pl.when(pl.col("scenario").is_in(list(run_data.samples)) | (pl.col("unparsable") == 0))
+    rows = rows.with_columns(known.then(pl.col(COUNTS[1:])).name.keep())
     gains = {"acc": pl.lit(0), "acc_lenient": pl.col("would_correct"), "acc_lenient_most": pl.col("otherwise")}
     right, scored = pl.col("correct"), pl.col("scored")
     accuracies = (pl.when(scored > 0).then(100 * (right + gain) / scored).alias(name) for name, gain in gains.items())
-    return rows.with_columns(accuracies).drop("unknown", "correct").sort("cell")
+    return rows.with_columns(accuracies).drop("correct").sort("cell")
 
 
 def _read_leniently(run_data: RunData, row: dict[str, Any]) -> tuple[str | None, str | None]:
     """Return the lenient letter of a last turn, and what it would make of the episode."""
     reply, sample = row["reply"], run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
     if sample is None:
-        index = read_leniently(reply)
-        return (None, "wrong") if index is None else (letter(index), None)
+        return None, None
     shown = apply_condition(sample, run_data.conditions[row["condition"]], run_data.sweep.seed)
     state, game = state_from_view(tuple(row[name] for name in VIEW_COLUMNS)), SCENARIOS[row["scenario"]]
     view = game.view(shown, state)
