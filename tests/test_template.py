@@ -231,8 +231,8 @@ WRONG_MEASURES = {
     "def m(episodes, turns): 1 / 0": r"the measure 'm' failed \(ZeroDivisionError: division by zero\); it is left out",
     "def m(episodes, turns): return 3": "it returned a int, not a polars frame with the columns key and value",
     "def m(episodes, turns): return episodes.select('key')": r"the measure 'm' failed \(ColumnNotFoundError",
-    f"{AS_KEY}episodes.select('key', value=pl.lit(float('nan')))": "not a finite number",
-    f"{AS_KEY}pl.concat([episodes, episodes]).select('key', value=pl.lit(1))": "returned two values for one episode",
+    f"{AS_KEY}episodes.select('key', value=pl.lit(float('nan')))": "one row per key with a finite number",
+    f"{AS_KEY}pl.concat([episodes, episodes]).select('key', value=pl.lit(1))": "one row per key with a finite number",
 }
 
 

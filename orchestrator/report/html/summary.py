@@ -88,7 +88,7 @@ def _unfinished(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _errors(run_data: RunData) -> Iterator[str]:
-    """Yield the number of episodes that a limit cut short, and of those without an answer."""
+    """Yield the number of episodes that a limit cut short, and of those without an answer with their commonest causes."""
     rows = run_data.rows
     for ending, reason in CUT_SHORT_REASONS.items():
         if count := int(rows[ending].sum()):
@@ -97,3 +97,6 @@ def _errors(run_data: RunData) -> Iterator[str]:
     if total := int(rows["errors"].sum()):
         kinds = ", ".join(f"{n:,} {name}" for name in ERRORS if (n := int(rows[name].sum())))
         yield f"without an answer, left out of all measures: {pluralize(total, 'episode')} ({kinds})"
+    causes = run_data.episodes.filter(pl.col("error").is_not_null()).group_by("error").len().sort("len", "error")
+    for cause, count in causes.reverse().head(3).iter_rows() if total else ():
+        yield f"{pluralize(count, 'time')}: {visible(cause, 240)}"
