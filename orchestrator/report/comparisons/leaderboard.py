@@ -96,8 +96,8 @@ def _name_entrants(runs: Mapping[str, RunData]) -> pl.DataFrame:
                 rows.append((model.name, name, kind))
     frame = pl.DataFrame(rows, schema=dict.fromkeys(("model", "run", "kind"), pl.String), orient="row")
     is_alone = pl.len().over("model") == 1
-    listed = pl.when(is_alone).then("model").otherwise(pl.format("{} ({})", "model", "run")).alias("name")
-    return frame.select(listed, "model", "run", "kind")
+    distinct = pl.when(is_alone).then("model").otherwise(pl.format("{} ({})", "model", "run")).alias("name")
+    return frame.select(distinct, "model", "run", "kind")
 
 
 def _join_runs(runs: Mapping[str, RunData], entrants: pl.DataFrame) -> RunData:
