@@ -3,17 +3,14 @@
 The driver stores the record as a certificate. One that cannot be built is stored with the reason, and never stops a run.
 """
 
-import asyncio
 import logging
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from actors.text.printable import printable
 from orchestrator.execution.worker_pool import WorkerHandle, record_inputs
 from orchestrator.inspection.certificate import add_certificate, describe_change
 from orchestrator.planning.plan import Plan
-from sweeps.spec import ModelSpec
 
 TIMEOUT_S = 360.0
 """Seconds that a worker may take."""
@@ -27,22 +24,20 @@ class Certifier:
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
         self.certified: set[str] = set()
-        self.locks: dict[str, asyncio.Lock] = {}
-        """Group -> lock that its first worker holds while it is asked; if that worker dies, the next one is asked."""
+        """Groups whose first worker is asked or has answered; if it dies before, the next one is asked."""
 
     async def certify(self, worker: WorkerHandle) -> None:
-        """Certify the models of a worker that plays nothing yet, once per group; its other workers wait. Raises OSError."""
-        models = [model for model in worker.models if model.backend != "builtin"]
-        if not models:
+        """Certify the models of a worker that plays nothing yet, once per group. Raises OSError."""
+        models = [model.name for model in worker.models if model.backend != "builtin"]
+        if not models or worker.group in self.certified:
             return
-        async with self.locks.setdefault(worker.group, asyncio.Lock()):
-            if worker.group not in self.certified:
-                await self._certify(worker, models)
-                self.certified.add(worker.group)
-
-    async def _certify(self, worker: WorkerHandle, models: Sequence[ModelSpec]) -> None:
-        ordinals = {model.name: self.plan.first_ordinals(model.name) for model in models}
-        for name, certificate in (await record_inputs(worker, ordinals, TIMEOUT_S)).items():
+        self.certified.add(worker.group)
+        try:
+            made = await record_inputs(worker, {name: self.plan.first_ordinals(name) for name in models}, TIMEOUT_S)
+        except BaseException:
+            self.certified.discard(worker.group)
+            raise
+        for name, certificate in made.items():
             log.info("%s: %s", name, certificate.describe())
             if changed := add_certificate(self.folder, name, certificate):
                 print(printable(describe_change(name, changed)), file=sys.stderr, flush=True)

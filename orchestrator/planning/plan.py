@@ -94,15 +94,6 @@ class Plan:
         """Scenario -> rank of each open-ended sample in the drawn order."""
         return self._draw_order(self.open_ended)
 
-    @cached_property
-    def _orders(self) -> dict[bool, dict[str, list[int]]]:
-        """Open-ended or not -> scenario -> indexes of its samples in the drawn order."""
-        ranks = {False: self.ranks, True: self.open_ended_ranks}
-        return {
-            kind: {name: sorted(range(len(drawn)), key=drawn.__getitem__) for name, drawn in of_kind.items()}
-            for kind, of_kind in ranks.items()
-        }
-
     def _draw_order(self, samples: Mapping[str, Sequence[Sample]]) -> dict[str, tuple[int, ...]]:
         return {name: drawn_order(self.seed, name, [sample.id for sample in own]) for name, own in samples.items()}
 
@@ -225,7 +216,8 @@ class Plan:
         """Return one tuple per sample, in playing order, with its ordinals in these cells; -1 stands for an episode to skip."""
         rows = list(zip(*(self._unfinished(index, stored) for index in indexes), strict=True))
         cell = self.cells[indexes[0]]
-        return [rows[number] for number in self._orders[cell.protocol.is_open_ended][cell.scenario]]
+        ranks = (self.open_ended_ranks if cell.protocol.is_open_ended else self.ranks)[cell.scenario]
+        return [row for _, row in sorted(zip(ranks, rows, strict=True))]
 
     def _interleave(self, scenarios: Sequence[list[Ordinals]]) -> Iterator[Ordinals]:
         """Yield the samples of one model: scenario after scenario, or in turns if the sweep has a precision rule."""

@@ -4,11 +4,10 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from orchestrator.scheduling import balance
+from orchestrator.scheduling.balance import Load, tight_end, workers_to_evict
 from orchestrator.scheduling.commands import MODELS, Command, Demand, Lease, Start, Stop
-from orchestrator.scheduling.eviction import workers_to_evict
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.state import SILENCE_TIMEOUT_S, WorkerGroup, WorkerSlot, leased_count, used_cpus
-from orchestrator.scheduling.tight_end import Load, tight_end
 
 PAUSE_GRACE_S = 60.0
 """Seconds that a worker whose work is paused stays, in case it is resumed; loading a large model takes minutes."""

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
+from orchestrator.scheduling.balance import PRECISION
 from orchestrator.scheduling.commands import Command, Demand, Start
 from orchestrator.scheduling.forecast.forecast import Work, cap_replicas
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.scheduling.tight_end import PRECISION
 from tests.bench.schedule import paper_groups, true_works
 from tests.simulated_schedule import FaultModel, Simulation
 

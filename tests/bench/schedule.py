@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from actors.engine.in_flight import expected_in_flight
+from orchestrator.scheduling.balance import Load
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import workload
 from orchestrator.scheduling.forecast.forecast import Work, replica_rates
 from orchestrator.scheduling.forecast.throughput import Rate
 from orchestrator.scheduling.nodes import NODE_GPUS, build_nodes
 from orchestrator.scheduling.resources import MAX_REPLICAS
-from orchestrator.scheduling.tight_end import Load
 from sweeps.load import load
 from tests.simulated_schedule import FaultModel, simulate, true_work
 

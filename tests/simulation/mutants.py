@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from actors.playing.lease import LeaseState
-from orchestrator.execution import result_sink
 from orchestrator.execution.driver import Driver
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.judging.judge_queue import JudgeQueue
@@ -69,26 +67,6 @@ def _() -> list[Patch]:
     return [(EpisodeStore, "_merge", merge)]
 
 
-@mutant("a torn part is not told from a whole one")
-def _() -> list[Patch]:
-    usable = lambda path, schema, sums: path.stat().st_size > 0  # noqa: E731
-    no_flush = MUTANTS["the bytes of a file are not flushed before its name"]()
-    return [(part_files, "is_usable", usable), *no_flush]
-
-
-@mutant("an episode that waits in the buffer counts as stored")
-def _() -> list[Patch]:
-    real = EpisodeStore.flush
-
-    def flush(store: EpisodeStore) -> None:
-        if store._buffered > 3:
-            real(store)
-        else:
-            store._clear_buffer()
-
-    return [(EpisodeStore, "flush", flush)]
-
-
 @mutant("verdicts are stored before their episodes")
 def _() -> list[Patch]:
     def flush(queue: JudgeQueue, always: bool = False) -> None:
@@ -115,45 +93,10 @@ def _() -> list[Patch]:
     return [(ResultSink, "give_up", lambda sink, ordinals, reason: None)]
 
 
-@mutant("a failed episode is stored as an answer")
-def _() -> list[Patch]:
-    real = result_sink.build_failed_batch
-
-    def build(plan: Any, ordinals: Any, reason: str) -> Any:
-        batch = real(plan, ordinals, reason)
-        batch.episodes["ending"] = ["answered"] * len(batch.episodes["ending"])
-        return batch
-
-    return [(result_sink, "build_failed_batch", build)]
-
-
-@mutant("the last results of a lease are dropped")
-def _() -> list[Patch]:
-    real = LeaseState._take
-
-    def take(lease: Any) -> Any:
-        if len(lease._results) > 2:
-            lease._results.pop()
-        return real(lease)
-
-    return [(LeaseState, "_take", take)]
-
-
 # -- the scheduler -----------------------------------------------------------------------------------------------------
 @mutant("what a lost worker had is not queued again")
 def _() -> list[Patch]:
     return [(Scheduler, "_suspect", lambda schedule, group, ordinals: None)]
-
-
-@mutant("what a lost worker had is queued twice")
-def _() -> list[Patch]:
-    real = Scheduler._suspect
-
-    def suspect(schedule: Scheduler, group: Any, ordinals: Any) -> None:
-        real(schedule, group, ordinals)
-        real(schedule, group, ordinals)
-
-    return [(Scheduler, "_suspect", suspect)]
 
 
 @mutant("a silent worker is not dropped")

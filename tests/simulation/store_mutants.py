@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-
-import polars as pl
 
 from orchestrator.storage import checksums, episode_store, lock, part_files, safe_write, verdict_store
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.part_files import Part
-from orchestrator.storage.schemas import TABLES
-from orchestrator.storage.verdict_store import VerdictStore
 from tests.simulation.mutants import Patch, mutant
 
 
@@ -37,29 +33,9 @@ def _() -> list[Patch]:
     return [(EpisodeStore, "flush_old", lambda store: None)]
 
 
-@mutant("the buffer is kept after its part is written")
-def _() -> list[Patch]:
-    return [(EpisodeStore, "_clear_buffer", _clear_once)]
-
-
-def _clear_once(store: EpisodeStore) -> None:
-    if not hasattr(store, "_buffer"):
-        store._buffer = {table: {name: [] for name in schema} for table, schema in TABLES.items()}
-    store._keys, store._since = set(), episode_store.time.monotonic()
-
-
 @mutant("parts that a merge has replaced stay")
 def _() -> list[Patch]:
     return [(module, "delete_parts", lambda folder, parts, tables=(): None) for module in (episode_store, part_files)]
-
-
-@mutant("a merge keeps doubled episodes")
-def _() -> list[Patch]:
-    def merge(files: Any, parts: Any, model: str | None = None) -> pl.LazyFrame:
-        rows = episode_store._scan(files, "episodes", parts).drop("part")
-        return pl.concat([rows, rows.head(1)])
-
-    return [(episode_store, "_episodes", merge)]
 
 
 @mutant("a merge leaves the last part out")
@@ -73,24 +49,6 @@ def _() -> list[Patch]:
         episode_store.delete_parts(store.folder, group)
 
     return [(EpisodeStore, "_merge", merge)]
-
-
-@mutant("a discard keeps the episodes")
-def _() -> list[Patch]:
-    return [(EpisodeStore, "discard", lambda store, keys: store.flush())]
-
-
-@mutant("a discarded part keeps its old sum")
-def _() -> list[Patch]:
-    def discard(store: EpisodeStore, keys: Collection[str]) -> None:
-        store.flush()
-        for part in part_files.list_parts(store.folder).parts:
-            path = store.folder / "episodes" / part.name
-            rows = part_files.scan_part(path).collect().filter(~pl.col("key").is_in(list(keys)))
-            safe_write.prepare_table(path, rows)
-            safe_write.publish(path)
-
-    return [(EpisodeStore, "discard", discard)]
 
 
 @mutant("episodes get their name before their turns")
@@ -116,16 +74,6 @@ def _() -> list[Patch]:
     return [(checksums, "write", write)]
 
 
-@mutant("a shortened list of sums keeps the oldest")
-def _() -> list[Patch]:
-    def drop_stale_sums(folder: Path) -> None:
-        sums = checksums.read_sums(folder)
-        lines = [f"{digests[0]}  {name}\n" for name, digests in sums.items()]
-        safe_write.write(folder / checksums.NAME, "".join(lines).encode())
-
-    return [(checksums, "drop_stale_sums", drop_stale_sums)]
-
-
 @mutant("a line is appended to a torn one")
 def _() -> list[Patch]:
     def append(path: Path, lines: bytes) -> None:
@@ -137,24 +85,6 @@ def _() -> list[Patch]:
     return [(safe_write, "append", append)]
 
 
-@mutant("unfinished files of a crash stay")
-def _() -> list[Patch]:
-    real = safe_write.remove
-    return [(safe_write, "remove", lambda path: None if path.name.endswith(safe_write.TEMPORARY) else real(path))]
-
-
-@mutant("turns without episodes count as damage that is forgotten")
-def _() -> list[Patch]:
-    real = part_files.list_parts
-
-    def list_parts(folder: Path) -> part_files.PartFiles:
-        files = real(folder)
-        files.lone.clear()
-        return files
-
-    return [(part_files, "list_parts", list_parts)]
-
-
 @mutant("a merge of verdicts removes the merged part, too")
 def _() -> list[Patch]:
     real = verdict_store.delete_parts
@@ -163,21 +93,3 @@ def _() -> list[Patch]:
         real(folder, [*parts, *part_files.list_parts(folder).verdicts], tables)
 
     return [(verdict_store, "delete_parts", delete_parts)]
-
-
-@mutant("a merge of verdicts doubles them")
-def _() -> list[Patch]:
-    real = VerdictStore._write
-    return [(VerdictStore, "_write", lambda store, frame: real(store, pl.concat([frame, frame.head(1)])))]
-
-
-@mutant("the last verdicts stay in memory")
-def _() -> list[Patch]:
-    real = VerdictStore.flush
-
-    def flush(store: VerdictStore) -> None:
-        if len(store._waiting) > 1:
-            store._waiting.pop()
-        real(store)
-
-    return [(VerdictStore, "flush", flush)]

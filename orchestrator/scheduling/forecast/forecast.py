@@ -11,13 +11,13 @@ from pathlib import Path
 from orchestrator.judging.judge_queue import check_wording, find_unjudged
 from orchestrator.planning.build_plan import build_plan, stored_episodes
 from orchestrator.planning.plan import JUDGE, Plan, judge_group, worker_group
+from orchestrator.scheduling.balance import PRECISION, Load, tight_end
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.throughput import ObservedRate, Rate
 from orchestrator.scheduling.forecast.workload import PendingWork, count_work, sibling_runs
 from orchestrator.scheduling.nodes import Node, Nodes, build_nodes
 from orchestrator.scheduling.resources import demands, shares
-from orchestrator.scheduling.tight_end import PRECISION, Load, tight_end
 from sweeps.load import SweepError
 from sweeps.spec import ModelSpec, Sweep
 

@@ -81,21 +81,6 @@ def test_an_answer_cannot_be_retried(text):
         parse_endings(text)
 
 
-def test_turns_of_a_row_that_was_taken_back_never_count(tmp_path, plan):
-    """An answer that nobody could judge may have failed after it was written."""
-    store = EpisodeStore(tmp_path)
-    store_rows(store, plan, (0, 1), Ending.CORRECT)
-    key = plan.key(0, plan.task(0)[1])
-    store.discard({key})
-
-    assert key not in set(turns(tmp_path).collect()["key"])
-    store_rows(store, plan, (0,), Ending.WRONG)
-    assert set(turns(tmp_path).filter(key=key).collect()["reply"]) == {str(Ending.WRONG)}
-    store.compact()
-    store.close()
-    assert turns(tmp_path).filter(key=key).collect().height == 2
-
-
 @pytest.mark.parametrize("writes", range(6))
 def test_a_crash_while_taking_back_leaves_each_episode_failed_or_pending(tmp_path, plan, monkeypatch, writes):
     store = EpisodeStore(tmp_path)

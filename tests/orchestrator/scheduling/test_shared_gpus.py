@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from orchestrator.scheduling.balance import workers_to_evict
 from orchestrator.scheduling.commands import Demand, Start
-from orchestrator.scheduling.eviction import workers_to_evict
 from orchestrator.scheduling.nodes import Node, Nodes, Place
 from orchestrator.scheduling.scheduler import Scheduler
 from sweeps.load import SweepError, build

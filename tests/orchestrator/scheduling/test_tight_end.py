@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.scheduling.balance import Load, choose_givers, tight_end
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.tight_end import Load, choose_givers, tight_end
 from tests.simulated_schedule import simulate
 
 
