@@ -182,20 +182,6 @@ def schedule(bench: Bench, others: Others) -> Iterator[str]:
     yield from lines(run_alternately("schedule", sides, 1, others))
 
 
-def first(bench: Bench, others: Others) -> Iterator[str]:
-    """Seconds from ``run`` to the first played episodes of the embedded model, by span."""
-
-    def start_run(backend: str) -> Figures:
-        with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-            report = bench.python("first", backend, bench.data, f"{folder}/run")
-        return {**{f"{span}, s": seconds for span, seconds in report["spans"].items()}, "all, s": report["seconds"]}
-
-    engines = [name for name in ("transformers", "vllm") if find_spec(name)][: bench.size(2, 1)]
-    yield from lines(
-        run_alternately("first", {name: partial(start_run, name) for name in engines}, bench.rounds, others)
-    )
-
-
 def start(bench: Bench, others: Others) -> Iterator[str]:
     """Processor time of commands that need no cluster, beside that of a bare interpreter."""
     with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
@@ -286,7 +272,7 @@ def _compare_sides(rows: Sequence[Row], others: Others) -> Iterator[str]:
 
 
 BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
-    bench.__name__: bench for bench in (sweep, memory, workers, resume, schedule, start, first, engine, front_end)
+    bench.__name__: bench for bench in (sweep, memory, workers, resume, schedule, start, engine, front_end)
 }
 
 
