@@ -48,9 +48,9 @@ def test_the_stored_benchmark_has_the_lines_that_are_drawn(tmp_path):
 
 
 def test_the_command_draws_and_keeps_a_folder(cli, tmp_path):
-    drawn = cli.run("data", "demo", tmp_path / "data", "--samples", "7")
-    kept = cli.run("data", "demo", tmp_path / "data", "--keep")
-    refused = cli.run("data", "demo", tmp_path / "data", "--scenarios", "QDD")
+    drawn = cli.call("data", "demo", tmp_path / "data", "--samples", "7")
+    kept = cli.call("data", "demo", tmp_path / "data", "--keep")
+    refused = cli.call("data", "demo", tmp_path / "data", "--scenarios", "QDD")
 
     assert (drawn.returncode, kept.returncode, refused.returncode) == (0, 0, 2)
     assert "QD 1" in drawn.stdout and "already exists" in kept.stdout and "no scenario 'QDD'" in refused.stderr

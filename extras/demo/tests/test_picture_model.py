@@ -59,12 +59,12 @@ def test_it_plays_a_sweep(cli, demo_data, tmp_path, fetched):
         f'# A test.\ndata = "{demo_data}"\nmodels = ["embedded-135m"]\nconditions = ["reference", "hint"]\n'
         'tracking = { uri = "none" }\n[selection]\nlimit = 3\n'
     )
-    done = cli.run("run", sweep, "--output", tmp_path / "out", timeout=400)
+    done = cli.call("run", sweep, "--output", tmp_path / "out")
     rows = episodes(tmp_path / "out").collect()
     reference = rows.filter(rows["condition"] == "reference")
     settings = (f"data={demo_data}", 'models=["embedded-135m"]', "open_ended.selection.limit=1", 'tracking.uri="none"')
     overrides = [word for setting in settings for word in ("--set", setting)]
-    openly = cli.run("run", "demo-real-oeg", *overrides, "--output", tmp_path / "oeg", timeout=400)
+    openly = cli.call("run", "demo-real-oeg", *overrides, "--output", tmp_path / "oeg")
 
     assert openly.returncode == 0 and turns(tmp_path / "oeg").collect()["reply"].str.ends_with(".").mean() > 0.8
     assert done.returncode == 0, done.stderr

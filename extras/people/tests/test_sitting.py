@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
-import re
-import shlex
 from itertools import pairwise
 
 import polars as pl
@@ -13,14 +10,10 @@ from PIL import Image
 from sitting import CONDITIONS, app, oracle_turns, person, sitting, texts
 from typer.testing import CliRunner
 
-from actors.engine.baselines import Baseline
-from actors.playing.episode_runner import EpisodeRunner
 from envs.render import Renderer
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import episodes, turns
 from proactive_people.session import order
-from tests.conftest import ROOT
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 OWN = ["key", "cell", "model", "seconds"]
@@ -119,36 +112,3 @@ def test_typing_mistakes_are_one_sentence(demo_data, tmp_path):
         assert f"port {port} is not available" in refusal_of(
             demo_data, "--as", "a", "--output", tmp_path / "b", "--port", port
         )
-
-
-def test_the_page_on_play_works_in_its_printed_order(demo_data, tmp_path, monkeypatch):
-    """Each command of docs/play.md is typed; the oracle answers the page's questions."""
-    text = (ROOT / "docs" / "play.md").read_text("utf-8")
-    lines = [line for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
-    monkeypatch.chdir(tmp_path)
-    table = f'data = "{demo_data}"\nmodels = ["oracle"]\nconditions = ["hint"]\nselection = {{ limit = 1 }}\n'
-    (tmp_path / "mine.toml").write_text(f'# A test.\nname = "mine"\n{table}tracking = {{ uri = "none" }}\n')
-    monkeypatch.setattr("proactive_people.session.sit", answer_as_oracle)
-    for line in lines:
-        program, *arguments = shlex.split(line.partition("  #")[0].replace("DATA", str(demo_data)))
-        if arguments[0] == "run":
-            wanted = sweep(demo_data, ["oracle"], ["hint"], name="mine", selection={"limit": 1})
-            play_sweep(tmp_path / "outputs/mine", wanted)
-            continue
-        done = CliRunner().invoke(app, arguments)
-        assert program == "proactive-sweep" and done.exit_code == 0, (line, done.output)
-
-    assert set(read_run(tmp_path / "outputs/both").rows["model"]) == {"oracle", "human-cy"}
-
-
-def answer_as_oracle(attempt, port):
-    """Play the pending episodes as the oracle would."""
-    (name,) = attempt.pending
-    runner = EpisodeRunner(attempt.plan, {name: Baseline("oracle")}, in_flight=1)
-
-    async def play() -> None:
-        async for batch in runner.play(list(attempt.pending[name])):
-            attempt.store.append(batch)
-        attempt.store.flush()
-
-    asyncio.run(play())
