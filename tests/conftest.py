@@ -10,9 +10,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
+from typer.testing import CliRunner
 
 from tests.actors.hostile import KEY
 from tests.benchmark import STORED
@@ -94,12 +96,12 @@ def ray_address() -> Iterator[str]:
 
 @pytest.fixture
 def cli(ray_address: str):
-    """Start ``proactive-sweep ARGS``; ``start`` gives the process, ``run`` waits for it."""
+    """Start ``proactive-sweep ARGS``; ``start`` gives the process, ``run`` waits for it, ``call`` needs none."""
     return Cli({**os.environ, "RAY_ADDRESS": ray_address, "PYTHONPATH": PYTHONPATH, "PYTHONUNBUFFERED": "1"})
 
 
 class Cli:
-    """The command line in a subprocess."""
+    """The command line in a subprocess, or in this process, which has imported everything."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
@@ -118,3 +120,17 @@ class Cli:
             process.kill()
             raise
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def call(self, *args: object) -> subprocess.CompletedProcess[str]:
+        """Run a command in this process, with a connection to Ray of its own; half as expensive as ``run``."""
+        from orchestrator.cli.main import app, complete_program
+
+        complete_program()
+        words = list(map(str, args))
+        with patch.dict(os.environ, self.environment, clear=True):
+            try:
+                done = CliRunner().invoke(app, words, catch_exceptions=False)
+            finally:
+                if "ray" in sys.modules:
+                    sys.modules["ray"].shutdown()
+        return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)

@@ -136,7 +136,7 @@ def test_init_writes_the_sweep_of_a_model(
 def test_a_line_plays_and_is_resumed(cli: Any, demo_data: Path, tmp_path: Path) -> None:
     output = tmp_path / "My Drive" / "run"
     options = ("--limit", 1, "--data", demo_data, "--output", output, "--tracking-uri", "none")
-    first, second = (cli.run("run", "--model", "uniform", *options) for _ in range(2))
+    first, second = (cli.call("run", "--model", "uniform", *options) for _ in range(2))
 
     assert first.returncode == second.returncode == 0, first.stderr
     assert "14 pending" in first.stdout and "played 14 episodes" in first.stderr + first.stdout

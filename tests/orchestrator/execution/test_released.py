@@ -31,7 +31,7 @@ def test_an_interrupted_run_of_an_older_version_is_resumed(released, tmp_path, c
     )  # the folder has moved with its benchmark: where that lies is part of the configuration
     resolved.write_text(resolved.read_text().replace('data = "data"', f'data = "{tmp_path / "copy/data"}"'))
 
-    done = cli.run("run", sweep, "--output", run, "--set", f"data={tmp_path / 'copy/data'}", "--tracking-uri", "none")
+    done = cli.call("run", sweep, "--output", run, "--set", f"data={tmp_path / 'copy/data'}", "--tracking-uri", "none")
 
     assert done.returncode == 0, done.stderr
     assert f"{len(stored)} finished" in done.stdout

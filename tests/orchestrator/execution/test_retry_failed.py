@@ -124,8 +124,8 @@ def test_run_plays_failed_episodes_again_only_when_asked(cli, demo_data, tmp_pat
     store_rows(store, plan, (0, 1, 2), Ending.FAILED)
     store.close()
 
-    first = cli.run("run", path, "--output", out)
-    again = cli.run("run", path, "--output", out, "--retry", "failed")
+    first = cli.call("run", path, "--output", out)
+    again = cli.call("run", path, "--output", out, "--retry", "failed")
 
     assert first.returncode == 1 and "3 episodes failed; rerun with --retry failed" in first.stdout
     assert again.returncode == 0 and "3 failed episodes are pending again" in again.stdout

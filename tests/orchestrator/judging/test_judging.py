@@ -67,7 +67,7 @@ def judge_table(url: str, **endpoint: float) -> str:
 # -- the way it should go ----------------------------------------------------------------------------------------------
 def test_judging_later_equals_judging_at_once(cli, demo_data, tmp_path):
     now, later = tmp_path / "now", tmp_path / "later"
-    done = cli.run("run", sweep(tmp_path / "x.toml", demo_data, RULES), "--output", now)
+    done = cli.call("run", sweep(tmp_path / "x.toml", demo_data, RULES), "--output", now)
     assert done.returncode == 0 and "rule-judge/ours-" in unwrap_lines(done.stdout), done.stderr
     assert "0 of 210 answers without a verdict" in unwrap_lines(done.stdout)
     rows = pl.read_parquet(now / "results.parquet")
@@ -75,9 +75,9 @@ def test_judging_later_equals_judging_at_once(cli, demo_data, tmp_path):
     shares = rows.group_by("model").agg(pl.col(BITS).mean()).sort("model")
     assert shares["suggestion"].to_list()[0] > 80 and shares["suggestion"].to_list()[1:] == [0, 0]
     assert shares["aggregate"].to_list()[2] == 0
-    assert cli.run("run", sweep(tmp_path / "y.toml", demo_data, ""), "--output", later).returncode == 0
+    assert cli.call("run", sweep(tmp_path / "y.toml", demo_data, ""), "--output", later).returncode == 0
     assert not (later / "verdicts").exists()
-    assert cli.run("judge", later, "--judge", "rule-judge").returncode == 0
+    assert cli.call("judge", later, "--judge", "rule-judge").returncode == 0
 
     columns = ["key", *BITS, "text"]
     assert (
@@ -87,10 +87,10 @@ def test_judging_later_equals_judging_at_once(cli, demo_data, tmp_path):
         .equals(verdicts_read_once(later, 420).select(columns).sort("key"))
     )
     assert (now / "results.json").read_bytes() == (later / "results.json").read_bytes()
-    again = cli.run("judge", later, "--judge", "rule-judge", "--set", "attempts=1")
+    again = cli.call("judge", later, "--judge", "rule-judge", "--set", "attempts=1")
     assert again.returncode == 0, again.stderr
     verdicts_read_once(later, 420, judges=2)
-    pairs = json.loads(cli.run("judge", later, "--agreement", "--json").stdout)
+    pairs = json.loads(cli.call("judge", later, "--agreement", "--json").stdout)
     assert [(row["bit"], row["answers"], row["equal"], row["kappa"]) for row in pairs] == [
         (bit, 420, 100.0, 1.0) for bit in BITS
     ]
@@ -148,7 +148,7 @@ def test_a_judge_that_reads_nothing_is_stopped_after_twenty_answers_and_mended_r
     out = tmp_path / "run"
     with service(answer) as judge:
         path = sweep(tmp_path / "x.toml", demo_data, judge_table(judge.url), GUESSES, 'scenarios = ["ROD", "MVP-N"]\n')
-        done = cli.run("run", path, "--output", out)
+        done = cli.call("run", path, "--output", out)
         assert done.returncode == 1 and len(judge.bodies) == 2 * 20, done.stderr
         assert "judge:served: served gave no verdict on its first 20 answers, so it is stopped" in unwrap_lines(
             done.stderr
@@ -158,12 +158,12 @@ def test_a_judge_that_reads_nothing_is_stopped_after_twenty_answers_and_mended_r
         assert rows["unjudged"].sum() == 20 and rows["judge_calls"].sum() == 40
         assert rows["aggregate"].null_count() == rows.height, "nonsense is no zero"
         assert "0 verdicts of 10 answers" in unwrap_lines(done.stdout) and "10/10" not in done.stdout
-        status = unwrap_lines(cli.run("status", out).stdout)
+        status = unwrap_lines(cli.call("status", out).stdout)
         assert "0 verdicts of 120 answers (20 without one, 40 calls; 100 not read yet)" in status
-        strict = unwrap_lines(cli.run("report", out, "--brief", "--strict-paper").stdout)
+        strict = unwrap_lines(cli.call("report", out, "--brief", "--strict-paper").stdout)
         assert "0/0/0" in strict.replace(" ", "")
 
         healthy.set()
-        assert cli.run("run", path, "--output", out).returncode == 0, "the same command reads all of them"
+        assert cli.call("run", path, "--output", out).returncode == 0, "the same command reads all of them"
         assert len(judge.bodies) == 40 + 120
     assert verdicts(out).collect()["aggregate"].null_count() == 0

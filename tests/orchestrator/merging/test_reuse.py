@@ -251,9 +251,9 @@ def test_real_sweep_requests_no_reused_episodes(cli, demo_data, tmp_path):
     with service(lambda number, body: completion("A")) as served:
         for file, conditions in ((first_file, '["zero-shot"]'), (second_file, '["zero-shot", "hint"]')):
             file.write_text(SERVED.format(name=file.stem, data=demo_data, url=served.url, conditions=conditions))
-        assert cli.run("run", first_file, "--output", first_folder).returncode == 0
+        assert cli.call("run", first_file, "--output", first_folder).returncode == 0
         before = len(served.bodies)
-        done = cli.run("run", second_file, "--output", second_folder, "--reuse", first_folder)
+        done = cli.call("run", second_file, "--output", second_folder, "--reuse", first_folder)
         new = len(served.bodies) - before
     hints = turns(second_folder).filter(pl.col("key").str.contains("/hint/")).collect()
     assert (done.returncode, new) == (0, hints.height), done.stderr

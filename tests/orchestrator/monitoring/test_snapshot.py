@@ -191,8 +191,8 @@ def test_status_from_another_terminal_shows_driver_progress(cli, demo_data, tmp_
         os.kill(pid, signal.SIGSTOP)
     try:
         time.sleep(snapshot.WRITE_INTERVAL_S + 2)
-        json_status = cli.run("status", out, "--json")
-        table_status = cli.run("status", out)
+        json_status = cli.call("status", out, "--json")
+        table_status = cli.call("status", out)
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
@@ -203,7 +203,7 @@ def test_status_from_another_terminal_shows_driver_progress(cli, demo_data, tmp_
     assert row["ready"] + row["starting"] >= 1 and row["in_flight"] > 0 and row["done"] < 21_000
     assert "replicas" in table_status.stdout and f"reported by process {process.pid} on" in table_status.stdout
     assert process.returncode == 0 and not (out / "live.json").exists()
-    assert "21,000 of 21,000 episodes (100%)" in cli.run("status", out).stdout
+    assert "21,000 of 21,000 episodes (100%)" in cli.call("status", out).stdout
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ def start(code, *arguments):
 def test_kill_9_at_any_moment_keeps_what_was_flushed(tmp_path):
     chance = Random(0)
     durable: set[int] = set()
-    for attempt in range(20):
+    for attempt in range(8):
         first = attempt * 100_000
         writer = start(WRITER, tmp_path, first)
         assert writer.stdout.readline() == "open\n"

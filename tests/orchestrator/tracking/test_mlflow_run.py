@@ -27,15 +27,15 @@ from tests.orchestrator.mlflow_stores import (
 ROOT = Path(__file__).parents[3]
 
 
-def test_770_cells_are_nested_runs(folder):
-    send(folder, [{**row(number), "model": f"m{number % 50}"} for number in range(770)])
+def test_77_cells_are_nested_runs(folder):
+    send(folder, [{**row(number), "model": f"m{number % 11}"} for number in range(77)])
     mlflow_runs = runs(folder)
     top, nested = parent(mlflow_runs), cells(mlflow_runs)
 
-    assert set(nested) == {f"m{number}/QD/hint" for number in range(770)}
-    assert set(models(mlflow_runs)) == {f"m{number}" for number in range(50)}
+    assert set(nested) == {f"m{number}/QD/hint" for number in range(77)}
+    assert set(models(mlflow_runs)) == {f"m{number}" for number in range(11)}
     assert {name: top.data.metrics[name] for name in ("acc", "models", "errors")} == {
-        "acc": 50.0, "models": 50.0, "errors": 0.0,
+        "acc": 50.0, "models": 11.0, "errors": 0.0,
     }  # fmt: skip
     assert {run.info.status for run in mlflow_runs} == {"FINISHED"}
     cell, names = nested["m7/QD/hint"], {"model": "m7", "scenario": "QD", "condition": "hint", "protocol": "mcqa"}
