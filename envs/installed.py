@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,7 @@ def missing_extra(name: str) -> str:
 def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:
     """Return the offers of a kind by name, sorted; raises PackageError for a name that is ``taken`` or offered twice."""
     by_name: dict[str, Offer] = {}
-    for entry in _entries(GROUPS[kind], tuple(sys.path)):
-        package, version = (entry.dist.name, entry.dist.version) if entry.dist else ("without a name", "")
+    for entry, package, version in _entries(GROUPS[kind], tuple(sys.path)):
         offer = Offer(kind, entry.name, package, version, entry)
         if entry.name in taken:
             raise PackageError(f"{offer} has a name that is taken here; rename it in that package, or uninstall it")
@@ -106,9 +105,12 @@ def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:
 
 
 @lru_cache(maxsize=16)
-def _entries(group: str, path: tuple[str, ...]) -> EntryPoints:
-    """Return the entry points of the packages on this path; cached because reading them takes tens of milliseconds."""
-    return entry_points(group=group)
+def _entries(group: str, path: tuple[str, ...]) -> list[tuple[EntryPoint, str, str]]:
+    """Return the entry points on this path, with package and version; cached because reading them takes tens of milliseconds."""
+    entries = entry_points(group=group)
+    return [
+        (entry, *((entry.dist.name, entry.dist.version) if entry.dist else ("without a name", ""))) for entry in entries
+    ]
 
 
 def find_offer(kind: str, name: str) -> Offer:

@@ -1,6 +1,7 @@
 """Models by name: those that ship, those of ``[[model]]`` tables, and policies of installed packages."""
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,18 @@ JUDGES = Path(__file__).with_name("judges.toml")
 
 def registry() -> dict[str, ModelSpec]:
     """Return every model that ships by name: baselines and the paper's models, newer ones, those of installed packages."""
-    tables = read_toml(MODELS) | read_toml(NEWER_MODELS)
-    return _validate_models(tables | {name: model.table for name, model in package_models(tables).items()})
+    models = _read_models(MODELS) | _read_models(NEWER_MODELS)
+    return models | _validate_models({name: model.table for name, model in package_models(models).items()})
 
 
 def judges() -> dict[str, ModelSpec]:
     """Return every judge that ships with the project by name."""
-    return _validate_models(read_toml(JUDGES))
+    return _read_models(JUDGES)
+
+
+@cache  # a sweep asks for them several times, in 8 ms each
+def _read_models(path: Path) -> dict[str, ModelSpec]:
+    return _validate_models(read_toml(path))
 
 
 def _validate_models(tables: Mapping[str, Any]) -> dict[str, ModelSpec]:
@@ -37,9 +43,10 @@ def _validate_models(tables: Mapping[str, Any]) -> dict[str, ModelSpec]:
 
 def builtin_backends() -> dict[str, str]:
     """Return the backends of the models and judges that need no download, by source."""
-    tables = [table for path in (MODELS, JUDGES) for table in read_toml(path).values()]
-    tables += [model.table for model in package_models().values()]
-    return {table["source"]: table["backend"] for table in tables if table["source"].startswith(BUILTIN)}
+    shipped = [model for path in (MODELS, JUDGES) for model in _read_models(path).values()]
+    backends = {model.source: model.backend for model in shipped}
+    backends |= {model.table["source"]: model.table["backend"] for model in package_models().values()}
+    return {source: backend for source, backend in backends.items() if source.startswith(BUILTIN)}
 
 
 def read_models(tables: Any, where: str) -> dict[str, ModelSpec]:

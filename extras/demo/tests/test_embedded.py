@@ -23,7 +23,7 @@ from proactive_demo.models import EMBEDDED
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 SEED = 980_000
-SAMPLES = 42
+SAMPLES = 84
 CONDITIONS = ["reference", "zero-shot", "hint", "icl-1", "swapped-reference"]
 SWAPPED = {"name": "swapped-reference", "description": "", "mode": "reference", "picture": "swapped"}
 ON_CPU = {"enforce_eager": True, "max_model_len": 4096, "block_size": 32, "gpu_memory_utilization": 0.2}
@@ -38,7 +38,7 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(data, tmp_path_factory) -> Path:
-    """The embedded model over six samples of every scenario."""
+    """The embedded model over twelve samples of every scenario."""
     wanted = sweep(data, ["embedded"], CONDITIONS, condition=[SWAPPED])
     engine = open_engine(wanted.models[0], data)
     return play_sweep(tmp_path_factory.mktemp("run") / "run", wanted, backends={"embedded": engine}, in_flight=32)
