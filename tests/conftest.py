@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -55,6 +56,7 @@ ENVIRONMENT = {
     "RAY_raylet_start_wait_time_s": "120",
 }
 """What Ray's processes, and so the engines in them, must find when they start."""
+CLUSTER = pytest.StashKey[Any]()
 os.environ.update(RAY_raylet_start_wait_time_s="120")  # Ray reads it when it is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # models here are tiny, and more threads of torch spin for each other
 
@@ -82,16 +84,16 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def ray_address() -> Iterator[str]:
-    """A local cluster of real Ray processes with two CPUs, for drivers that run as subprocesses."""
-    os.environ.update(ENVIRONMENT)
-    from ray.cluster_utils import Cluster
+def ray_address(pytestconfig: pytest.Config) -> str:
+    """The address of a local cluster of real Ray processes with two CPUs; one a process, also for the tests of extras."""
+    if CLUSTER not in pytestconfig.stash:
+        os.environ.update(ENVIRONMENT)
+        from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    try:
-        yield cluster.address
-    finally:
-        cluster.shutdown()
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        pytestconfig.stash[CLUSTER] = cluster
+        pytestconfig.add_cleanup(cluster.shutdown)
+    return str(pytestconfig.stash[CLUSTER].address)
 
 
 @pytest.fixture

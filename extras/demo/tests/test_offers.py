@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from sweeps.load import load
 from sweeps.registry import registry
 from sweeps.shipped import shipped_sweeps
 from tests.benchmark import STORED
+from tests.conftest import Cli
 
 SWEEPS = ("demo", "demo-oeg", "demo-oeg-multi", "demo-real", "demo-real-oeg", "demo-real-tools", "demo-tools")
 EXTRA = Path(__file__).parents[1]
@@ -47,7 +49,8 @@ def test_the_stored_benchmark_has_the_lines_that_are_drawn(tmp_path):
     assert sum(path.stat().st_size for path in stored.values()) < 3e6
 
 
-def test_the_command_draws_and_keeps_a_folder(cli, tmp_path):
+def test_the_command_draws_and_keeps_a_folder(tmp_path):
+    cli = Cli(dict(os.environ))
     drawn = cli.call("data", "demo", tmp_path / "data", "--samples", "7")
     kept = cli.call("data", "demo", tmp_path / "data", "--keep")
     refused = cli.call("data", "demo", tmp_path / "data", "--scenarios", "QDD")
