@@ -49,7 +49,7 @@ def open_attempt_log(folder: Path) -> Iterator[AttemptLog]:
     handlers[0].setFormatter(_Redacted("%(message)s"))
     with suppress(OSError):
         os.close(open_file(attempt.folder / DRIVER, os.O_WRONLY))
-        file = logging.handlers.RotatingFileHandler(
+        file = _LogFile(
             attempt.folder / DRIVER, maxBytes=DRIVER_BYTES, backupCount=1, encoding="utf-8", errors="replace"
         )
         file.setFormatter(_Redacted("%(asctime)s %(levelname)s %(message)s"))
@@ -67,6 +67,15 @@ def open_attempt_log(folder: Path) -> Iterator[AttemptLog]:
         for handler in handlers:
             logger.removeHandler(handler)
             handler.close()
+
+
+class _LogFile(logging.handlers.RotatingFileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Go on without the line on a disk that takes no more; the store says so, and once."""
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 class _Redacted(logging.Formatter):

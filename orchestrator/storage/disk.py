@@ -11,8 +11,14 @@ import polars as pl
 from envs.errors import RunFolderError
 from orchestrator.storage.safe_write import error_number
 
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""Error numbers of a full, limited, read-only or broken disk."""
+REMEDIES = {
+    errno.ENOSPC: "Make room",
+    errno.EDQUOT: "Make room",
+    errno.EFBIG: "Make room",
+    errno.EROFS: "Mount it writable again",
+    errno.EIO: "Look after the disk",
+}
+"""Error numbers of a full, limited, read-only or broken disk -> what to do before the run is resumed."""
 DENIED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 """Error numbers of a path that belongs to another user or has the wrong kind."""
 
@@ -30,9 +36,9 @@ def disk_errors(folder: Path) -> Iterator[None]:
             ) from None
         if number in DENIED and str(folder) in str(problem):
             raise RunFolderError(f"{folder} cannot be written ({problem}); copy it to a folder of your own") from None
-        if number not in DISK:
+        if number not in REMEDIES:
             raise
         raise RunFolderError(
-            f"{folder} cannot be written: {os.strerror(number)}. Make room, and rerun the same command to resume;"
+            f"{folder} cannot be written: {os.strerror(number)}. {REMEDIES[number]}, and rerun the same command to resume;"
             " stored episodes are kept"
         ) from None

@@ -22,3 +22,12 @@ def test_a_disk_that_takes_no_log_costs_the_log_alone(tmp_path):
     with worker_logs.open_attempt_log(tmp_path):
         worker_logs.log.warning("said")
     assert (tmp_path / "logs").read_text() == "in the way"
+
+
+def test_a_disk_that_fills_up_prints_no_traceback_for_each_line(tmp_path, capsys):
+    with worker_logs.open_attempt_log(tmp_path) as attempt_log:
+        (tmp_path / attempt_log.name / "driver.log").unlink()
+        handler = worker_logs.logging.getLogger("orchestrator").handlers[-1]
+        handler.stream = open("/dev/full", "w")  # noqa: SIM115  # the handler closes it
+        worker_logs.log.info("said")
+    assert capsys.readouterr().err == ""
