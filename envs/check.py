@@ -2,7 +2,7 @@
 
 import shlex
 import unicodedata
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -11,7 +11,7 @@ from pathlib import Path
 from envs import SCENARIOS, installed_scenarios, is_scenario, regular
 from envs.bad_lines import Problem
 from envs.plural import pluralize
-from envs.render import PictureHeader, Renderer, UnreadablePicture, crop_bounds
+from envs.render import Renderer, UnreadablePicture, crop_bounds
 from envs.samples import BadData, is_evaluated, lines_file, read_samples
 from envs.scenario import LastImageSettles, suggestions
 from envs.types import ImageRef, Mode, Sample, State
@@ -36,8 +36,6 @@ class Report:
     """Scenario -> good samples."""
     pictures: dict[str, int]
     """Scenario -> number of picture files that play can show."""
-    headers: tuple[PictureHeader, ...] = ()
-    """The headers of all readable picture files."""
 
     @property
     def ok(self) -> bool:
@@ -49,8 +47,6 @@ class Report:
         yield from map(str, self.problems)
         for name, count in self.samples.items():
             yield f"{name}: {pluralize(count, 'sample')}, {pluralize(self.pictures[name], 'picture')}"
-        if self.headers:
-            yield _describe_headers(self.headers)
         yield pluralize(len(self.problems), "problem") if self.problems else "all good"
 
 
@@ -69,7 +65,6 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
         raise BadData(f"there is no folder {folder}; {remedy[0]}")
     problems: list[Problem] = []
     samples, pictures = {}, {}
-    headers: list[PictureHeader] = []
     renderer = Renderer(folder, cache_bytes=0)
     for name in scenarios:
         all_samples, bad_lines = read_samples(folder, name)
@@ -83,13 +78,13 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
                 first_users.setdefault(ref.path, sample)
         for picture, sample in first_users.items():
             try:
-                headers.append(renderer.verify(picture))
+                renderer.verify(picture)
                 if deep:
                     renderer.decode(picture)
             except UnreadablePicture as reason:
                 problems.append(_name_content(_picture_problem(reason, sample), folder / picture))
         samples[name], pictures[name] = len(evaluated), len(first_users)
-    return Report(tuple(problems), samples, pictures, tuple(headers))
+    return Report(tuple(problems), samples, pictures)
 
 
 def _line_problems(path: Path, samples: Sequence[Sample], bad_lines: Sequence[Problem]) -> Iterator[Problem]:
@@ -147,15 +142,6 @@ def _check_crops(refs: Sequence[ImageRef], sample: Sample) -> Iterator[Problem]:
                 crop_bounds(ref.crop, ref.path)
         except UnreadablePicture as reason:
             yield _picture_problem(reason, sample)
-
-
-def _describe_headers(headers: Sequence[PictureHeader]) -> str:
-    modes = ", ".join(f"{count:,} {mode}" for mode, count in Counter(h.mode for h in headers).most_common())
-    smallest, largest = (choose(headers, key=lambda h: h.size[0] * h.size[1]).size for choose in (min, max))
-    sizes = f"{smallest[0]}x{smallest[1]} to {largest[0]}x{largest[1]} pixels"
-    oriented = sum(h.orientation != 1 for h in headers)
-    note = f"; {oriented:,} have an EXIF orientation, which is ignored as in the package" if oriented else ""
-    return f"pictures: {modes}; {sizes}{note}"
 
 
 def _picture_problem(reason: UnreadablePicture, sample: Sample) -> Problem:

@@ -19,7 +19,6 @@ from threading import Lock
 from typing import NamedTuple
 
 from PIL import Image, UnidentifiedImageError
-from PIL.ExifTags import Base
 
 from envs.types import Crop, ImageRef
 
@@ -51,17 +50,6 @@ MOST_RATIO = 200
 
 class UnreadablePicture(Exception):
     """A picture that cannot be shown; the message has its file and the reason."""
-
-
-class PictureHeader(NamedTuple):
-    """Facts of a picture file that are read without decoding it."""
-
-    mode: str
-    """Pillow's name of the pixel format, such as RGB, L or P."""
-    size: tuple[int, int]
-    """Width and height in pixels, as stored."""
-    orientation: int
-    """EXIF orientation 1 to 8; 1 if the file has none."""
 
 
 class DecodedFile(NamedTuple):
@@ -117,13 +105,10 @@ class Renderer:
         scale = ref.short_edge / min(size) if ref.short_edge else 1.0
         return int(size[0] * scale), int(size[1] * scale)
 
-    def verify(self, path: str) -> PictureHeader:
-        """Return a file's header if it looks like a picture, without decoding it; raises UnreadablePicture."""
+    def verify(self, path: str) -> None:
+        """Check that a file looks like a picture, without decoding it; raises UnreadablePicture."""
         with _reasons(path), _open(self._file(path), path) as picture:
-            exif = Image.Image.getexif(picture)  # the getexif of PNG files would decode the picture
-            header = PictureHeader(picture.mode, picture.size, exif.get(Base.Orientation, 1))
             picture.verify()
-        return header
 
     def _render(self, ref: ImageRef, pixels: Image.Image) -> Image.Image:
         if ref.crop is not None:

@@ -125,13 +125,10 @@ def sweeps() -> Rows:
 
 def differences() -> Rows:
     """Return the differences between a model's input here and in the published package, each with the switch that undoes it."""
-    from sweeps.differences import differences, paper_episodes
+    from sweeps.shipped import FOLDER
+    from sweeps.sweep_file import read_toml
 
-    columns = ("name", "ours", "package", "reason", "switch")
-    return [
-        {**{name: getattr(row, name) for name in columns}, "paper_episodes": paper_episodes(row)}
-        for row in differences()
-    ]
+    return [{"name": name, **texts} for name, texts in read_toml(FOLDER / "differences.toml").items()]
 
 
 def columns() -> Rows:
@@ -149,7 +146,6 @@ HEADINGS = {
     "gpus": "GPUs",
     "max_images": "pictures",
     "ours": "here, by default",
-    "paper_episodes": "paper episodes, at most",
 }
 """Headings on the terminal that differ from the key in JSON."""
 Kind = Annotated[str, typer.Argument(metavar="|".join(KINDS), autocompletion=lambda: list(KINDS))]
@@ -182,8 +178,6 @@ def _explain(row: dict[str, Any]) -> tuple[str, str, str]:
 def _format_value(name: str, value: Any) -> str:
     if name == "parameters":
         return "" if value is None else f"{value:g}B"
-    if name == "paper_episodes":
-        return "unknown" if value is None else f"{value:,}"
     if name == "max_images":
         return str(value or "any")
     return ", ".join(value) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -2,10 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from queue import SimpleQueue
-from threading import Thread
-from typing import Any
+from collections.abc import Sequence
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -16,9 +13,10 @@ from sweeps.spec import Sweep
 
 
 @ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def stage_task(data: str, scenarios: Sequence[str], cache: str) -> Iterator[Any]:
-    """Yield a line after the other during staging and finally the folder in a tuple. Raises the errors of ``staging.stage``."""
-    yield from stream_lines(lambda say: str(stage(data, scenarios, cache, say)))
+def stage_task(data: str, scenarios: Sequence[str], cache: str) -> tuple[str, list[str]]:
+    """Return the folder with the data and what staging says. Raises the errors of ``staging.stage``."""
+    lines: list[str] = []
+    return str(stage(data, scenarios, cache, lines.append)), lines
 
 
 class NodeStaging:
@@ -38,37 +36,20 @@ class NodeStaging:
         return await asyncio.shield(task)
 
     async def _stage_node(self, node: str, host: str) -> str:
-        """Stage on a node (Ray id) and print its lines; a task that is no longer waited for is killed."""
+        """Stage on a node (Ray id) and print what it says; a task that is no longer waited for is killed."""
         strategy, sweep = NodeAffinitySchedulingStrategy(node, soft=False), self.sweep
-        task = stage_task.options(scheduling_strategy=strategy, num_returns="streaming")
-        stream = task.remote(sweep.data, sweep.scenarios, sweep.staging.cache)
+        task = stage_task.options(scheduling_strategy=strategy).remote(sweep.data, sweep.scenarios, sweep.staging.cache)
+        print(f"node {node[:6]} ({host}): looks for {sweep.data}", file=sys.stderr, flush=True)
         try:
-            while isinstance(message := await (await anext(stream)), str):
-                print(f"node {node[:6]} ({host}): {message}", file=sys.stderr, flush=True)
+            folder, lines = await task
         except asyncio.CancelledError:
-            ray.cancel(stream, force=True)
+            ray.cancel(task, force=True)
             raise
-        return str(message[0])
+        for line in lines:
+            print(f"node {node[:6]} ({host}): {line}", file=sys.stderr, flush=True)
+        return str(folder)
 
     def close(self) -> None:
         """Cancel all staging."""
         for task in self.tasks.values():
             task.cancel()
-
-
-def stream_lines(work: Callable[[Callable[[str], None]], Any]) -> Iterator[Any]:
-    """Run ``work`` in a thread; yield its lines, and then its result in a tuple. Raises its errors."""
-    messages: SimpleQueue[str | tuple[Any] | BaseException] = SimpleQueue()
-
-    def run() -> None:
-        try:
-            messages.put((work(messages.put),))
-        except BaseException as problem:
-            messages.put(problem)
-
-    Thread(target=run, daemon=True).start()
-    while isinstance(message := messages.get(), str):
-        yield message
-    if isinstance(message, BaseException):
-        raise message
-    yield message

@@ -6,8 +6,6 @@ import json
 import shutil
 
 import pytest
-from PIL import Image
-from PIL.ExifTags import Base
 
 from envs import SCENARIOS
 from envs.check import check, reachable_pictures
@@ -35,19 +33,6 @@ def test_missing_and_broken_pictures_and_bad_lines_are_all_listed(demo_data, tmp
     assert len(report.problems) == 3, list(report.lines())
     assert "QuickDraw_preprocessed.jsonl, line 11: the field 'prompt' is missing" in list(report.lines())
     assert not report.ok
-
-
-def test_formats_sizes_and_orientations_of_the_pictures_are_counted(demo_data, tmp_path):
-    folder = tmp_path / "data"
-    shutil.copytree(demo_data, folder)
-    photograph = next(path for path in (folder / "coco2014").rglob("*.*"))
-    exif = Image.Exif()
-    exif[Base.Orientation] = 6
-    Image.new("CMYK", (640, 480)).save(photograph, "JPEG", exif=exif)
-    line = list(check(folder, ["COCO"]).lines())[-2]
-
-    assert line.startswith("pictures: 9 RGB, 1 CMYK; ") and " to 640x480 pixels; " in line
-    assert line.endswith("; 1 have an EXIF orientation, which is ignored as in the package")
 
 
 def test_a_crop_without_area_is_found_without_decoding(demo_data, tmp_path):

@@ -1,21 +1,9 @@
-"""The driver's side of staging: lines and results of a node's stream, and one task a node."""
+"""The driver's side of staging: one task a node."""
 
 import asyncio
-import threading
 
-from orchestrator.datasets.node_staging import NodeStaging, stream_lines
+from orchestrator.datasets.node_staging import NodeStaging
 from sweeps.load import build
-
-
-def test_work_in_a_thread_streams_its_lines_and_then_its_result():
-    caller = threading.current_thread()
-
-    def work(say):
-        say("first")
-        say("second")
-        return threading.current_thread() is caller
-
-    assert list(stream_lines(work)) == ["first", "second", (False,)]
 
 
 class Counted(NodeStaging):
