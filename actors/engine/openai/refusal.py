@@ -23,12 +23,13 @@ FILTERED = re.compile(
 SUBJECT = r"(?:context|prompts?|inputs?|tokens?|messages?|sequences?|images?|pictures?|requests?|entity|payload)\b"
 EXCESS = (
     r"(?:exceed\w*|too (?:long|large|big|many)|(?:longer|larger|greater|more) than|overflow\w*|maximum|at most|out of range"
-    r"|must (?:be|have) (?:<=?|less|fewer|at most)|reduce the length|range of (?:input )?length|length limit)"
+    r"|must (?:be|have) (?:<=?|less|fewer|at most)|reduce the length|cannot truncate|length limit)"
 )
 TOO_LONG = re.compile(
-    f"context_?(?:length|window|size)|{SUBJECT}.{{0,80}}?{EXCESS}|{EXCESS}.{{0,80}}?{SUBJECT}", re.I | re.S
+    f"context_?(?:length|window|size)|range of (?:input )?length|{SUBJECT}.{{0,80}}?{EXCESS}|{EXCESS}.{{0,80}}?{SUBJECT}",
+    re.I | re.S,
 )
-"""Words for a prompt that is too long or has too many pictures; the tests list those of fourteen services."""
+"""Words for a prompt that is too long or has too many pictures; the tests list those of the services."""
 REPLY_TOO_LONG = re.compile(
     r"max_(?:completion_|output_|new_)?tokens\W+(?:is |are )?(?:too (?:large|big|high)|above|greater)"
     r"|at most \d+ (?:completion|output) tokens", re.I,

@@ -120,6 +120,11 @@ TOO_LONG = {
                                                     "maximum context length"}),
     "OpenRouter": (400, {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": json.dumps(
         {"error": {"message": "This endpoint's maximum context length is 8192 tokens."}})}}}),
+    "DashScope": (
+        400, {"error": {"message": "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 204800]"}}),
+    "LM Studio": (400, {"error": "Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)"}),
+    "Bedrock": (400, {"message": "Input is too long for requested model."}),
+    "TGI": (422, {"error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 9000"}),
     "nginx": (413, b"<html><head><title>413 Request Entity Too Large</title></head></html>"),
 }  # fmt: skip
 
