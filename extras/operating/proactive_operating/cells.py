@@ -58,15 +58,12 @@ def operating_cells(run_data: RunData) -> list[OperatingCell]:
     """Return the every-state cells whose samples are available, in the sweep's order."""
     if run_data.asked.is_empty():
         return []
-    graphs: dict[tuple[str, int, str], StateGraph] = {}
     cells = []
     for model in run_data.sweep.models:
         stored = _stored_options(run_data, model.name)
         for scenario in run_data.sweep.scenarios:
             for condition in run_data.sweep.conditions:
-                if condition.every_state and (
-                    cell := _read_cell(run_data, stored, graphs, model.name, scenario, condition)
-                ):
+                if condition.every_state and (cell := _read_cell(run_data, stored, model.name, scenario, condition)):
                     cells.append(cell)
     return cells
 
@@ -96,7 +93,6 @@ def _stored_options(run_data: RunData, model: str) -> Mapping[tuple[str, str], M
 def _read_cell(
     run_data: RunData,
     stored: Mapping[tuple[str, str], Mapping[int, Answers]],
-    graphs: dict[tuple[str, int, str], StateGraph],
     model: str,
     scenario: str,
     condition: Condition,
@@ -105,42 +101,38 @@ def _read_cell(
     samples = run_data.samples.get(scenario, {})
     if not orders or orders[0].order:  # the published order, number 0, is missing
         return None
-    answers = [stored[scenario, order.name] for order in orders]
-    own_graphs: list[dict[int, StateGraph]] = []
-    for order, questions in zip(orders, answers, strict=True):
-        numbers = questions.keys() & samples.keys()
-        for number in numbers:
-            if (scenario, number, order.name) not in graphs:
-                graphs[scenario, number, order.name] = condition_graph(run_data, samples[number], order)
-        own_graphs.append({number: graphs[scenario, number, order.name] for number in numbers})
-    fitting = [
-        {n for n in own if _fits(own[n], questions[n])} for own, questions in zip(own_graphs, answers, strict=True)
+    asked = [(order, stored[scenario, order.name]) for order in orders]
+    shared = [
+        number
+        for number in sorted(samples)
+        if all(_fits(condition_graph(run_data, scenario, number, order), own.get(number)) for order, own in asked)
     ]
-    shared = sorted(set.intersection(*fitting))
     if not shared:
         return None
-    asked = [
-        ([own[n] for n in shared], [_policy(own[n], questions[n]) for n in shared])
-        for own, questions in zip(own_graphs, answers, strict=True)
-    ]
-    published = [question for number in shared for question in answers[0][number]]
+    pairs = []
+    for order, own in asked:
+        graphs = [condition_graph(run_data, scenario, number, order) for number in shared]
+        pairs.append((graphs, [_policy(graph, own[number]) for graph, number in zip(graphs, shared, strict=True)]))
+    published = [question for number in shared for question in asked[0][1][number]]
     residuals = [np.exp(logs[-1]) for logs, *_ in published]
     return OperatingCell(
         model, scenario, condition.name, tuple(samples[number] for number in shared), len(orders),
         all(count is None for _, _, count, _ in published), max(count or 0 for *_, count in published),
-        float(np.mean(residuals)), summarize(asked), tuple(asked[0][0]), tuple(asked[0][1]),
+        float(np.mean(residuals)), summarize(pairs), tuple(pairs[0][0]), tuple(pairs[0][1]),
     )  # fmt: skip
 
 
-def condition_graph(run_data: RunData, sample: Sample, condition: Condition) -> StateGraph:
+@cached_per_run
+def condition_graph(run_data: RunData, scenario: str, number: int, condition: Condition) -> StateGraph:
     """Return the graph of a sample as a condition of the run shows it."""
+    sample = run_data.samples[scenario][number]
     return build_graph(apply_condition(sample, condition, run_data.sweep.seed), condition)
 
 
-def _fits(graph: StateGraph, answers: Answers) -> bool:
+def _fits(graph: StateGraph, answers: Answers | None) -> bool:
     """Return True if the stored questions are those of the graph."""
     sizes = [len(question.options) + 1 for question in graph.questions]
-    return sizes == [len(logs) for logs, *_ in answers]
+    return sizes == [len(logs) for logs, *_ in answers or ()]
 
 
 def _policy(graph: StateGraph, answers: Answers) -> Policy:

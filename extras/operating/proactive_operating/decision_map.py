@@ -14,11 +14,7 @@ from envs.types import Action, Ending, Mode, Verdict
 from orchestrator.report.run_data import RunData, cached_per_run
 from proactive_operating.frames import Moves
 
-MAP_COLUMN = "decision_map"
-"""Column of results that is true for cells of a map, which have no accuracy."""
 NAMES = ("cell", "model", "scenario", "condition")
-KNOWLEDGE_COLUMNS = ("known_first", "known_ever", "needed")
-DECISION_COLUMNS = ("asked_knowing", "answered_unknowing", "regret", "regret_late", "regret_early")
 EPISODE = {
     **dict.fromkeys(("key", *NAMES), pl.String), "sample_id": pl.Int64, "asked_knowing": pl.Boolean,
     "answered_unknowing": pl.Boolean, "regret_late": pl.Int64, "regret_early": pl.Int64,
@@ -59,26 +55,6 @@ def decisions(run_data: RunData) -> Decisions:
         if (key := (row[1], row[2], row[4])) in maps
     ]
     return Decisions(_to_frame(mapped, SAMPLE), _to_frame(episodes, EPISODE))
-
-
-def decisions_by_cell(decisions: Decisions) -> pl.DataFrame:
-    """Return one row per cell: cell, decision_map (whether it is a map), mapped (number of samples or episodes).
-
-    Cells of a map have ``KNOWLEDGE_COLUMNS``: percent of samples known at the first picture, percent known at any picture, and
-    mean moves to the nearest such picture. Other cells have ``DECISION_COLUMNS``: percent of episodes with each wrong decision,
-    then mean turns of regret: total, late and early.
-    """
-    maps = decisions.samples.group_by("cell").agg(
-        pl.lit(True).alias(MAP_COLUMN), pl.len().cast(pl.Int64).alias("mapped"), pl.col("known_first").mean() * 100,
-        (pl.col("needed").is_not_null().mean() * 100).alias("known_ever"), pl.col("needed").mean(),
-    )  # fmt: skip
-    late, early = pl.col("regret_late"), pl.col("regret_early").fill_null(0)
-    played = decisions.episodes.group_by("cell").agg(
-        pl.lit(False).alias(MAP_COLUMN), pl.len().cast(pl.Int64).alias("mapped"), pl.col("asked_knowing").mean() * 100,
-        pl.col("answered_unknowing").mean() * 100, (late + early).mean().alias("regret"), late.mean(), early.mean(),
-    )  # fmt: skip
-    rows = pl.concat([maps, played], how="diagonal").sort("cell")
-    return rows.select("cell", MAP_COLUMN, "mapped", *KNOWLEDGE_COLUMNS, *DECISION_COLUMNS)
 
 
 def _sample_row(

@@ -38,7 +38,7 @@ def regret_table(run_data: RunData) -> Table:
         "mean turns of regret, with its interval (suggestions at known pictures, plus moves still needed)"
     )
     late, early = pl.col("regret_late"), pl.col("regret_early").fill_null(0)
-    episodes = decisions(run_data).episodes.with_columns(regret=late + early)
+    episodes = decisions(run_data).episodes.with_columns(regret=late + early, regret_early=early)
     return _table(run_data, "decisions", title, episodes, REGRETS, _regret)
 
 
@@ -65,7 +65,9 @@ def _table(
             for scenario, own in figures.items()
         ]
     heads = columns("model", [*scenarios, f"mean of {len(scenarios)}"])
-    return Table(name, title, heads, tuple(lines), pl.DataFrame(rows))
+    schema = dict.fromkeys(("model", "condition", "scenario"), pl.String) | {"mapped": pl.Int64}
+    figures_schema = {f"{measure}{end}": pl.Float64 for measure in measures for end in ("", "_low", "_high")}
+    return Table(name, title, heads, tuple(lines), pl.DataFrame(rows, schema={**schema, **figures_schema}))
 
 
 def _estimates(run_data: RunData, scenarios: Mapping[str, pl.DataFrame], measures: Sequence[str]) -> dict[str, Any]:

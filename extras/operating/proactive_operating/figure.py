@@ -16,13 +16,15 @@ MOST_CURVES = 8
 
 
 def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, context: FigureContext) -> Figure | None:
-    """Draw each model's curve per scenario, with its own point, the greedy point, chance and oracle; None without curves."""
+    """Draw each model's curve per scenario, with its own point, the greedy point and uniform chance; None without curves."""
     series = curves.select("model", "condition").unique(maintain_order=True).iter_rows()
     names = [name for name in series if name[0] not in context.gray][:MOST_CURVES]
     if not names:
         return None
     looks = {name: series_look(number) for number, name in enumerate(names)}
-    handles = _legend(looks)
+    hollow = Line2D([], [], color=INK, marker="o", linewidth=0, fillstyle="none", markersize=4, label="hollow: greedy")
+    chance = Line2D([], [], color=GRAY, marker="x", linewidth=0, markersize=5, label="uniform chance")
+    handles = [*_curve_handles(looks), hollow, chance]
     scenarios = in_paper_order(curves["scenario"])
     across = min(4, len(scenarios))
     down = -(-len(scenarios) // across)
@@ -33,7 +35,8 @@ def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, context: Figure
         for (model, condition), look in looks.items():
             chosen = [frame.filter(scenario=scenario, model=model, condition=condition) for frame in (curves, points)]
             _draw_curve(panel, chosen[0], chosen[1], look)
-        _draw_limits(panel, points.filter(scenario=scenario))
+        at_chance = points.filter(scenario=scenario).select("chance_ps", "chance_acc").row(0)
+        panel.plot(*at_chance, "x", color=GRAY, markersize=5, zorder=3)
         panel.set_title(scenario, pad=2)
         panel.set_ylim(0, 104)
         panel.grid(axis="both")
@@ -79,14 +82,6 @@ def _draw_curve(panel: Axes, curve: pl.DataFrame, points: pl.DataFrame, look: tu
             panel.plot(*at, marker, color=color, markersize=4, fillstyle="none", zorder=4)
 
 
-def _draw_limits(panel: Axes, points: pl.DataFrame) -> None:
-    """Draw uniform chance, and the oracle, which asks until the answer is visible."""
-    for turns, accuracy, marker in (("chance_ps", "chance_acc", "x"), ("oracle_ps", "recognition", "*")):
-        known = points.drop_nulls([turns, accuracy])
-        if known.height:
-            panel.plot(known[turns][0], known[accuracy][0], marker, color=GRAY, markersize=5, zorder=3)
-
-
 def _curve_handles(looks: dict[Series, tuple[str, str]], marked: bool = True) -> list[Handle]:
     several = len({condition for _, condition in looks}) > 1
     return [
@@ -94,12 +89,3 @@ def _curve_handles(looks: dict[Series, tuple[str, str]], marked: bool = True) ->
                label=short_label(f"{model}, {condition}" if several else model))
         for (model, condition), (color, marker) in looks.items()
     ]  # fmt: skip
-
-
-def _legend(looks: dict[Series, tuple[str, str]]) -> list[Handle]:
-    hollow = Line2D([], [], color=INK, marker="o", linewidth=0, fillstyle="none", markersize=4, label="hollow: greedy")
-    limits = [
-        Line2D([], [], color=GRAY, marker=marker, linewidth=0, markersize=5, label=label)
-        for marker, label in (("x", "uniform chance"), ("*", "oracle"))
-    ]
-    return [*_curve_handles(looks), hollow, *limits]

@@ -30,14 +30,14 @@ KNOWN = 0.5
 """Smallest mean chance of the right category at which a question can be known."""
 PERCENT = ("acc", *ENDINGS, "greedy_acc", *BOUNDS, "stops_paying", "position_sd")
 MEASURES = (*PERCENT, "ps", "greedy_ps", "auc", "neutral")
-RARE = ("limited", "greedy_acc", "greedy_ps")
+RARE = (*ENDINGS, "greedy_acc", "greedy_ps")
 """Measures without intervals: a few samples make up nearly all of the value, so that an interval would be too narrow."""
 RANGES = {**dict.fromkeys(PERCENT, (0.0, 100.0)), "auc": (0.0, 1.0), "ps": (0.0, inf)}
 """Smallest and greatest value of a measure; any other measure is unbounded."""
 ENDS = ("", "_low", "_high")
 """Ends of the columns of a measure and its interval."""
-PLAIN = ("chance_acc", "chance_ps", "oracle_ps", "unreadable")
-"""Figures without intervals: three that depend on the rules alone, and the share of unreadable replies."""
+PLAIN = ("chance_acc", "chance_ps", "unreadable")
+"""Figures without intervals: two that depend on the rules alone, and the share of unreadable replies."""
 PRICES = tuple(float(price) for price in range(51))
 """Prices of a question, in points of accuracy."""
 Measured = tuple[OperatingCell, Mapping[str, Floats]]
@@ -130,7 +130,6 @@ def _facts(run_data: RunData, members: Sequence[Measured]) -> dict[str, Any]:
         "orders": cells[0].orders, "thoughts": max(cell.thoughts for cell in cells), "exact": all(cell.exact for cell in cells),
         "chance_acc": 100 * float(np.mean([chance.right for chance in chances])),
         "chance_ps": float(np.mean([chance.suggestions for chance in chances])),
-        "oracle_ps": float(np.mean([cell.summary.oracle.mean() for cell in cells])),
         "unreadable": 100 * float(np.mean([cell.unreadable for cell in cells])),
     }  # fmt: skip
 
@@ -156,13 +155,10 @@ def exact_uniform(run_data: RunData, scenario: str) -> BlindPlay:
 @cached_per_run
 def operating_curves(run_data: RunData) -> pl.DataFrame:
     """Return the curves of scored cells: model, scenario, condition, b, acc (percent), ps."""
-    rows = [
-        (cell.model, cell.scenario, cell.condition, *point)
-        for cell in operating_cells(run_data)
-        if cell.scored
-        for point in zip(
-            BIASES, 100 * cell.summary.accuracy.mean(axis=0), cell.summary.suggestions.mean(axis=0), strict=True
-        )
-    ]
+    rows = []
+    for cell in operating_cells(run_data):
+        accuracy, suggestions = 100 * cell.summary.accuracy.mean(axis=0), cell.summary.suggestions.mean(axis=0)
+        names = (cell.model, cell.scenario, cell.condition)
+        rows += [(*names, *point) for point in zip(BIASES, accuracy, suggestions, strict=True) if cell.scored]
     numbers = dict.fromkeys(("b", "acc", "ps"), pl.Float64)
     return pl.DataFrame(rows, schema={**dict.fromkeys(NAMES, pl.String), **numbers}, orient="row")

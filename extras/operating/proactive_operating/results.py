@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 
 from orchestrator.report.read_run import read_run
-from orchestrator.report.run_data import Samples
-from proactive_operating.decision_map import MAP_COLUMN, decisions, decisions_by_cell
+from orchestrator.report.run_data import RunData, Samples
+from proactive_operating.decisions import KNOWLEDGE, REGRETS, knowledge_table, regret_table
 from proactive_operating.points import operating_points
 from sweeps.spec import Sweep
 
@@ -31,14 +31,20 @@ def add_columns(
     if not any(condition.rules for condition in sweep.conditions):
         return rows
     run_data = replace(read_run(folder), samples=samples)
-    if (maps := [name for name, c in run_data.conditions.items() if c.every_frame]) and set(maps) & set(
-        rows["condition"]
-    ):
-        by_cell = decisions_by_cell(decisions(run_data)).drop(MAP_COLUMN)
-        rows = rows.join(by_cell, on="cell", how="left", maintain_order="left")
-        rows = rows.with_columns(pl.col("condition").is_in(maps).alias(MAP_COLUMN), pl.col("mapped").fill_null(0))
-    if not any(condition.every_state for condition in sweep.conditions):
-        return rows
-    points = operating_points(run_data).filter(pl.col("scenario").is_not_null())
-    values = points.select(*NAMES, *map(pl.col, SOURCES)).rename(dict(zip(SOURCES, EXACT, strict=True)))
-    return rows.join(values, on=NAMES, how="left", maintain_order="left", nulls_equal=True)
+    if any(condition.every_frame for condition in sweep.conditions):
+        rows = rows.join(_decisions(run_data), on=NAMES, how="left", maintain_order="left")
+        maps = [name for name, condition in run_data.conditions.items() if condition.every_frame]
+        rows = rows.with_columns(pl.col("condition").is_in(maps).alias("decision_map"), pl.col("mapped").fill_null(0))
+    if any(condition.every_state for condition in sweep.conditions):
+        points = operating_points(run_data).filter(pl.col("scenario").is_not_null())
+        values = points.select(*NAMES, *map(pl.col, SOURCES)).rename(dict(zip(SOURCES, EXACT, strict=True)))
+        rows = rows.join(values, on=NAMES, how="left", maintain_order="left", nulls_equal=True)
+    return rows
+
+
+def _decisions(run_data: RunData) -> pl.DataFrame:
+    """Return names, mapped (samples of a map, or episodes), and the figures of maps and of the episodes beside them."""
+    tables = [
+        table.numbers for table in (knowledge_table(run_data), regret_table(run_data)) if table.numbers is not None
+    ]
+    return pl.concat(tables, how="diagonal").select(*NAMES, "mapped", *KNOWLEDGE, *REGRETS)

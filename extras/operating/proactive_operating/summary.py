@@ -12,27 +12,20 @@ from numpy.typing import NDArray
 from proactive_operating.intervals import linearize
 from proactive_operating.policy import BIASES, NEUTRAL_INDEX, Booleans, Floats, Policy, log_odds, recognition
 from proactive_operating.state_graph import StateGraph
-from proactive_operating.values import (
-    Values,
-    can_end_right,
-    greedy_values,
-    oracle_suggestions,
-    sample_values,
-    well_timed_accuracy,
-)
+from proactive_operating.values import Values, greedy_values, sample_values, well_timed_accuracy
 
 Orders = Sequence[tuple[Sequence[StateGraph], Sequence[Policy]]]
 """For each order of the options, the published one first: graphs and policies of the same samples."""
 ENDINGS = ("answered", "abstained", "limited")
 """Endings at the model's own point; all other episodes end with an unreadable reply."""
-BOUNDS = ("unbiased", "well_timed", "right_suggestion", "recognition")
+BOUNDS = ("unbiased", "well_timed")
 """Upper bounds on accuracy; each removes one more weakness of the model."""
 LEAST_ASKED = 1e-3
 """Smallest mean number of suggestions whose price is computed."""
 
 
 class Summary(NamedTuple):
-    """Values of samples, averaged over orders of the options; ``published`` and what follows are of the published one."""
+    """Values of samples, averaged over orders of the options; ``greedy`` and what follows are of the published one."""
 
     accuracy: Floats
     """(samples, biases)"""
@@ -44,16 +37,8 @@ class Summary(NamedTuple):
     """(orders, samples) The model's own accuracy in each order."""
     well_timed: Floats
     """(samples,) Accuracy with the best timing of suggestions (``well_timed_accuracy``)."""
-    right_suggestion: Floats
-    """(samples,) The same, if the model also chose the best suggestion each time."""
-    published: Values
-    """The model's own point, (samples,) each."""
     greedy: Floats | None
     """(samples, 2) Whether greedy decoding ends right, and its suggestions; None if unknown."""
-    can_end_right: Floats
-    """(samples,) 1 if any sequence of replies ends right, else 0."""
-    oracle: Floats
-    """(samples,) Suggestions of the game's own solution."""
     question_samples: NDArray[np.int64]
     """(questions,) Index of the sample of each question at which something can be asked."""
     odds: Floats
@@ -73,19 +58,12 @@ def summarize(orders: Orders) -> Summary:
             accuracy[number] += values.accuracy / len(orders)
             suggestions[number] += values.suggestions / len(orders)
             own[order, :, number] = np.array(values)[:, NEUTRAL_INDEX]
-    timed, chosen = (
-        np.mean(
-            [[well_timed_accuracy(*pair, chooses) for pair in zip(*order, strict=True)] for order in orders], axis=0
-        )
-        for chooses in (False, True)
-    )
+    timed = [[well_timed_accuracy(*pair) for pair in zip(*order, strict=True)] for order in orders]
     greedy = [greedy_values(*pair) for pair in zip(graphs, policies, strict=True)]
     asking = [(number, q) for number, policy in enumerate(policies) for q in policy if q.suggests.any()]
     return Summary(
-        accuracy, suggestions, Values(*own.mean(axis=0)), own[:, 0], timed, chosen, Values(*own[0]),
+        accuracy, suggestions, Values(*own.mean(axis=0)), own[:, 0], np.mean(timed, axis=0),
         None if None in greedy else np.array(greedy, dtype=np.float64),
-        np.array([float(can_end_right(graph)) for graph in graphs]),
-        np.array([float(oracle_suggestions(graph)) for graph in graphs]),
         np.array([number for number, _ in asking], dtype=np.int64),
         np.array([log_odds(question) for _, question in asking]),
         np.array([recognition(question) for _, question in asking]),
@@ -104,8 +82,6 @@ def exact_measures(summary: Summary) -> dict[str, Floats]:
     measures = {
         "unbiased": 100 * summary.accuracy[:, accuracy.argmax()],
         "well_timed": 100 * summary.well_timed,
-        "right_suggestion": 100 * summary.right_suggestion,
-        "recognition": 100 * summary.can_end_right,
     }
     if summary.greedy is not None:
         measures |= {"greedy_acc": 100 * summary.greedy[:, 0], "greedy_ps": summary.greedy[:, 1]}

@@ -1,11 +1,10 @@
 """Tables on asking: what option probabilities say about a model's will to ask and its knowledge of when to ask."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from math import exp
 
-import numpy as np
 import polars as pl
 
 from envs import in_paper_order
@@ -20,16 +19,13 @@ from proactive_operating.played import exact_and_played
 from proactive_operating.points import operating_curves, operating_points, operating_values
 from proactive_operating.splits import COLUMNS, operating_splits
 
-SURPRISING_Z = 3.0
-"""Distance of played acc or ps from the exact one, in standard deviations, that the report warns of."""
 MOST_UNREADABLE = 20
 """Percent of the probability above which no verdict on willingness is given."""
 FEW_CLUSTERS = 30
 """With fewer samples (or clusters) in a scenario, its 95% intervals cover the true value in less than 95% of cases."""
-POINTS = {"acc": "own point", "greedy_acc": "greedy", "auc": "AUC", "neutral": "neutral b", "position_sd": "order sd"}
-CHAIN = {
-    "acc": "own point", "unbiased": "any bias ≤", "well_timed": "timed ≤", "right_suggestion": "right suggestion ≤",
-    "recognition": "recognition ≤",
+POINTS = {
+    "acc": "own point", "greedy_acc": "greedy", "auc": "AUC", "neutral": "neutral b", "position_sd": "order sd",
+    "unbiased": "any bias ≤", "well_timed": "timed ≤",
 }  # fmt: skip
 WITH_PS = {"acc": "ps", "greedy_acc": "greedy_ps"}
 VERDICTS = ("auc", "neutral")
@@ -43,37 +39,26 @@ def operating_tables(run_data: RunData) -> list[Table]:
     draw, draw_values = partial(operating_figure, curves, points), partial(value_figure, values)
     return [
         replace(operating_table(run_data), figure=draw if curves.height else None),
-        bounds_table(run_data), replace(values_table(run_data), figure=draw_values if values.height else None),
+        replace(values_table(run_data), figure=draw_values if values.height else None),
         *splits_tables(run_data), exact_table(run_data), knowledge_table(run_data), regret_table(run_data),
     ]  # fmt: skip
 
 
 def operating_table(run_data: RunData) -> Table:
-    """Return a line per model and condition with the means over scenarios of exact points, detection and order effects."""
+    """Return a line per model and condition with the means over scenarios of points, detection, order effects and bounds."""
     title = (
         "unwilling or unable: exact acc % / ps of the model's own probabilities (temperature 1) and of greedy decoding; how well "
-        "its odds of asking detect what the models together cannot know; points of acc by which orders of the options differ"
+        "its odds of asking detect what the models together cannot know; acc by which orders of the options differ; acc at most "
+        "with another bias, and with perfect timing"
     )
-    return _means_table(run_data, "operating", title, POINTS, _notes(run_data))
-
-
-def bounds_table(run_data: RunData) -> Table:
-    """Return a line per model and condition with the chain of upper bounds on accuracy."""
-    title = "what would raise acc %, at most: each column removes one weakness more, from the model's own point on"
-    return _means_table(run_data, "operating-bounds", title, CHAIN)
-
-
-def _means_table(
-    run_data: RunData, name: str, title: str, heads: Mapping[str, str], notes: tuple[str, ...] = ()
-) -> Table:
     rows = operating_points(run_data)
     lines, ranked = [], 0
     for model, condition, part in model_conditions(run_data, rows) if rows.height else ():
         mean = part.filter(pl.col("scenario").is_null()).row(0, named=True)
         heading = f"{model}, {condition} ({average_heading(part['scenario'].drop_nulls().to_list())})"
-        lines.append(line(heading, [_mean_cell(mean, measure) for measure in heads]))
+        lines.append(line(heading, [_mean_cell(mean, measure) for measure in POINTS]))
         ranked += model not in run_data.baselines
-    return Table(name, title, columns("model", heads.values()), tuple(lines), rows, ranked, notes)
+    return Table("operating", title, columns("model", POINTS.values()), tuple(lines), rows, ranked, _notes(run_data))
 
 
 def _mean_cell(row: Row, measure: str) -> TableCell:
@@ -143,19 +128,13 @@ def _notes(run_data: RunData) -> tuple[str, ...]:
 
 def _difference_notes(run_data: RunData) -> Iterator[str]:
     """Yield a note per cell whose played values differ from the exact ones, with the share of unreadable replies."""
-    for row in filter(_differs, exact_and_played(run_data).iter_rows(named=True)):
-        yield (
-            f"{row['model']}, {row['scenario']}: played acc {row['played_acc']:.1f} with {row['played_ps']:.2f} suggestions "
-            f"differs from the exact {row['exact_acc']:.1f} with {row['exact_ps']:.2f}; replies that name no option have "
-            f"{row['unreadable']:.1f}% of the probability"
-        )
-
-
-def _differs(row: Row) -> bool:
-    """Return True if played values differ from exact ones by more than chance allows; greedy decoding allows nothing."""
-    if row["point"] == "greedy":
-        return any(abs(row[f"exact_{name}"] - row[f"played_{name}"]) > 1e-6 for name in ("acc", "ps"))
-    return any(abs(row[name] or 0.0) > SURPRISING_Z for name in ("z", "z_ps"))
+    for row in exact_and_played(run_data).iter_rows(named=True):
+        if any(abs(row[f"exact_{name}"] - row[f"played_{name}"]) > 1e-6 for name in ("acc", "ps")):
+            yield (
+                f"{row['model']}, {row['scenario']}: played acc {row['played_acc']:.1f} with {row['played_ps']:.2f} suggestions "
+                f"differs from the exact {row['exact_acc']:.1f} with {row['exact_ps']:.2f}; replies that name no option have "
+                f"{row['unreadable']:.1f}% of the probability"
+            )
 
 
 def sentences(row: Row) -> list[str]:
@@ -180,8 +159,7 @@ def sentences(row: Row) -> list[str]:
     knowledge = (
         f"{name}: asking stops paying at a price of {row['stops_paying']:.1f} points a question "
         f"[{_limits(row, 'stops_paying') or 'no interval'}]; perfect timing of its questions would bring acc to "
-        f"{row['well_timed']:.1f}% at most, the right suggestions to {row['right_suggestion']:.1f}%; the rest is what it does "
-        "not recognize."
+        f"{row['well_timed']:.1f}% at most; the rest is what it does not recognize."
     )
     return [point, will, knowledge]
 
@@ -219,17 +197,10 @@ def exact_table(run_data: RunData) -> Table:
     scenarios, lines = in_paper_order(rows["scenario"]), []
     for model, condition, part in model_conditions(run_data, rows):
         lines.append(line(f"{model}, {condition}", scenario_cells(part, scenarios, _exact_cell)))
-    title = (
-        "exact / played acc %; exact / played ps, for the published order of options and the decoding that was played"
-    )
-    z, notes = rows["z"].drop_nulls().to_numpy(), list[str]()
-    if len(z):
-        rms = float(np.sqrt(np.mean(z**2)))
-        notes.append(f"z of acc in {pluralize(len(z), 'cell')}: root mean square {rms:.2f} (1 is expected)")
-    return Table("operating-played", title, columns("model", scenarios), tuple(lines), rows, notes=tuple(notes))
+    title = "exact / played acc %; exact / played ps, for greedy decoding and the published order of options"
+    return Table("operating-played", title, columns("model", scenarios), tuple(lines), rows)
 
 
 def _exact_cell(row: Row) -> TableCell:
     text = f"{row['exact_acc']:.1f} / {row['played_acc']:.1f}; {row['exact_ps']:.2f} / {row['played_ps']:.2f}"
-    z = [format_signed(row[name], 1) for name in ("z", "z_ps") if row[name] is not None]
-    return TableCell(text, row["exact_acc"], f"z {'; '.join(z)}" if z else "")
+    return TableCell(text, row["exact_acc"])

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envs import SCENARIOS
 from envs.types import Ending
 from proactive_operating.policy import BIASES, Floats, Policy, only, shifted
 from proactive_operating.state_graph import END, StateGraph
@@ -29,8 +28,6 @@ class Values(NamedTuple):
     """Chance to end with an abstention."""
     limited: Floats
     """Chance to end at the turn limit; all other endings are unreadable replies."""
-    squares: Floats
-    """Mean square of the number of suggestions."""
 
 
 def sample_values(graph: StateGraph, policy: Policy, biases: Floats = BIASES) -> Values:
@@ -49,12 +46,10 @@ def family_values(graph: StateGraph, policy: Policy, family: Sequence[Floats]) -
         question, chances = policy[index], family[index]
         ended, onward = targets < 0, np.flatnonzero(targets >= 0)
         abstains = ~(question.names | question.suggests)
-        endings = [targets == CORRECT, ~ended, ended & question.names, ended & abstains, targets == LIMIT, ~ended]
-        values[state] = np.array(endings).astype(np.float64) @ chances
+        contributes = np.array([targets == CORRECT, ~ended, ended & question.names, ended & abstains, targets == LIMIT])
+        values[state] = contributes.astype(np.float64) @ chances
         for option in onward:
-            after = values[targets[option]]
-            values[state] += chances[option] * after
-            values[state, -1] += 2 * chances[option] * after[1]
+            values[state] += chances[option] * values[targets[option]]
     return Values(*values[0])
 
 
@@ -71,21 +66,11 @@ def greedy_values(graph: StateGraph, policy: Policy) -> tuple[float, int] | None
         state, suggestions = target, suggestions + 1
 
 
-def can_end_right(graph: StateGraph) -> bool:
-    """Return True if any sequence of replies ends right; the share of such samples bounds every player's accuracy."""
-    return any(CORRECT in targets for targets in graph.targets)
-
-
-def oracle_suggestions(graph: StateGraph) -> int:
-    """Return the number of suggestions of the game's own solution, which asks until the answer is visible."""
-    return SCENARIOS[graph.sample.scenario].solution(graph.sample)[-1].turn - 1
-
-
-def well_timed_accuracy(graph: StateGraph, policy: Policy, chooses: bool = False) -> float:
+def well_timed_accuracy(graph: StateGraph, policy: Policy) -> float:
     """Return the accuracy if the model asked and answered at the best times, knowing its chance to answer right at each state.
 
-    It answers with its own categories and never abstains. It suggests with its own probabilities, or, if ``chooses``, always the
-    best suggestion. This is an upper bound, because no player knows its chances.
+    It answers with its own categories, never abstains, and suggests with its own probabilities. This is an upper bound,
+    because no player knows its chances.
     """
     accuracies = np.zeros(len(graph.question_indices))
     for state in range(len(accuracies) - 1, -1, -1):
@@ -94,6 +79,5 @@ def well_timed_accuracy(graph: StateGraph, policy: Policy, chooses: bool = False
         asks = np.flatnonzero(question.suggests)
         if len(asks):
             after = np.array([accuracies[targets[ask]] if targets[ask] >= 0 else 0.0 for ask in asks])
-            if_asked = after.max() if chooses else only(question, question.suggests)[asks] @ after
-            accuracies[state] = max(accuracies[state], if_asked)
+            accuracies[state] = max(accuracies[state], only(question, question.suggests)[asks] @ after)
     return float(accuracies[0])

@@ -33,7 +33,7 @@ def test_a_stored_run_is_planned_without_pending_episodes_and_reported_with_inte
     tables = {table.name: table for table in report_tables(run)}
     mean = operating_points(run).filter(pl.col("scenario").is_null()).row(0, named=True)
 
-    assert {"operating", "operating-bounds"} <= tables.keys() and tables["operating"].figure is not None
+    assert {"operating", "operating-values"} <= tables.keys() and tables["operating"].figure is not None
     assert mean["acc"] == pytest.approx(17.1, abs=0.1) and 0 < mean["ps"] < 1e-6
     assert mean["ps_low"] <= mean["ps"] <= mean["ps_high"] and mean["scenarios"] == 7
 
