@@ -47,16 +47,17 @@ def check_models(state: AttemptState) -> None:
 
 
 def check_weights(state: AttemptState) -> None:
-    """Raise RunFolderError if this machine has other weights of a pending model than its stored episodes were played with.
+    """Raise RunFolderError if this machine has other weights, or another template, than a model's stored episodes.
 
-    On a cluster each worker checks its own weights when it starts.
+    A model that has played all its episodes is checked, too: its source names the figures in the report. On a cluster each
+    worker checks its own weights when it starts.
     """
     weights = LoadedWeights(state.output)
     played = set(episodes(state.output).select("model").unique().collect()["model"])
     weights.forget({model.name for model in state.sweep.models} - played)
     forget_certificates(state.output, played)
     for model in state.sweep.models if _is_single_machine() else ():
-        if model.name in state.pending and (reason := weights.mismatch(model)):
+        if reason := weights.mismatch(model):
             raise RunFolderError(reason)
 
 

@@ -148,9 +148,10 @@ def test_weights_other_than_the_runs_stop_what_it_has_played(played):
     assert read_weights(played.output).keys() == read_certificates(played.output).keys() == {"own"}
 
 
-def test_weights_are_compared_of_pending_models_on_one_machine(played, monkeypatch):
-    played.pending = {"new": [1]}
-    startup_checks.check_weights(played)
+def test_weights_are_compared_with_nothing_pending_but_on_one_machine_alone(played, monkeypatch):
+    played.pending = {}
+    with pytest.raises(RunFolderError, match="played with weights"):
+        startup_checks.check_weights(played)
     monkeypatch.setenv("RAY_ADDRESS", "auto")
     played.pending = {"own": [0]}
     startup_checks.check_weights(played)
