@@ -3,12 +3,16 @@
 import polars as pl
 import pytest
 
+from envs.samples import paper_ids
 from orchestrator.report.paper.published import published_figures
 from orchestrator.report.read_run import read_run
+from orchestrator.report.tables.flip_rates import RATES
 from orchestrator.report.tables.paper_comparison import (
+    DEFAULT_FLIPS,
     compare_with_paper,
     comparison_notes,
     comparison_tables,
+    flip_probability,
 )
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep, write_published_run
 
@@ -128,24 +132,20 @@ def test_open_ended_cells_are_compared_with_judged_tables(tmp_path):
     assert "qwen3-8b/paper-00000000" in " ".join(comparison_notes(comparison))
 
 
-def plant_right_answers(folder, scenario: str) -> int:
-    """Turn 2% of a scenario's episodes from wrong into right, and return how many."""
-    (part,) = (folder / "episodes").glob("*.parquet")
-    rows = pl.read_parquet(part)
-    wrong = rows.filter(~pl.col("correct"), scenario=scenario)
-    keys = wrong["key"].head(max(1, round(0.02 * rows.filter(scenario=scenario).height))).to_list()
-    hit = pl.col("key").is_in(keys)
-    right = {"correct": pl.lit(True), "ending": pl.lit("correct")}
-    replace_part(
-        rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in right.items()), part
-    )
-    return len(keys)
+def shift_answers(folder, scenario, number):
+    """Make so many wrong answers of a scenario right."""
+    for part in (folder / "episodes").glob("*.parquet"):
+        rows = pl.read_parquet(part)
+        wrong = (pl.col("scenario") == scenario) & (pl.col("ending") == "wrong")
+        chosen = wrong & (wrong.cast(pl.Int64).cum_sum() <= number)
+        ending = pl.when(chosen).then(pl.lit("correct")).otherwise("ending").alias("ending")
+        replace_part(rows.with_columns(ending, (pl.col("correct") | chosen).alias("correct")), part)
 
 
 def test_other_decoding_is_compared_by_interval(tmp_path):
     """Greedy replies may end differently from sampled ones, so two points on VSOD's 42 samples are no evidence."""
     folder = write_published_run(tmp_path / "run", [MODEL], ("hint",))
-    plant_right_answers(folder, "VSOD")
+    shift_answers(folder, "VSOD", 1)
     comparison = compare_with_paper(read_run(folder))
     figure = comparison.row(by_predicate=(pl.col("scenario") == "VSOD") & (pl.col("measure") == "acc"), named=True)
 
@@ -159,15 +159,35 @@ def test_other_decoding_is_compared_by_interval(tmp_path):
 def test_planted_points_beyond_flips_are_flagged_only_in_their_scenario(tmp_path, scenario):
     """Twelve points of more than are rounded away, and more than 1% of flipped answers explain."""
     folder = write_published_run(tmp_path / "run", [MODEL], ("zero-shot",))
-    (part,) = (folder / "episodes").glob("*.parquet")
-    rows = pl.read_parquet(part)
-    wrong = (pl.col("scenario") == scenario) & ~pl.col("correct")
-    size = rows.filter(pl.col("scenario") == scenario).height
-    chosen = wrong & (wrong.cast(pl.Int64).cum_sum() <= round(0.12 * size))
-    ending = pl.when(chosen).then(pl.lit("correct")).otherwise("ending").alias("ending")
-    replace_part(rows.with_columns(ending, (pl.col("correct") | chosen).alias("correct")), part)
+    shift_answers(folder, scenario, round(0.12 * len(paper_ids()[scenario])))
     compared = compare_with_paper(read_run(folder)).filter(measure="acc").drop_nulls("published")
 
     exact = compared.filter("exact")
     flagged = (exact if exact.height else compared).filter(~pl.col("inside") & (pl.col("scenario") != "avg"))
     assert flagged["scenario"].to_list() == [scenario]
+
+
+def test_flip_probability_by_hand():
+    # one flip in two episodes, of chance 0.1: two of four ways move the count by one
+    assert flip_probability(1, 2, 0.1) == pytest.approx(2 * 0.1 * 0.9 + 0.1**2 / 2)
+    assert flip_probability(-2, 2, 0.1) == pytest.approx(0.1**2 / 2)
+    assert flip_probability(0, 2, 0.1) == 1 and flip_probability(1, 2, 0.0) == 0
+
+
+def test_a_measured_rate_of_flips_is_the_null_of_the_paper_comparison(tmp_path):
+    """Three more right answers of some thousand are outside rounding, but not outside flips of 0.5%."""
+    published = write_published_run(tmp_path / "run", [MODEL], ("zero-shot",), sampling="checkpoint")
+    shift_answers(published, "MVP-N", 3)
+    plain = compare_with_paper(read_run(published)).filter(scenario="MVP-N", measure="acc").row(0, named=True)
+    rates = {name: [None] for name in RATES} | {"setting": ["batch-1"], "model": [MODEL], "correct_high": [0.5]}
+    (published / "flip-rate" / "share").mkdir(parents=True)
+    pl.DataFrame(rates, schema=RATES).write_csv(published / "flip-rate" / "share" / "rates.csv")
+    rows = compare_with_paper(read_run(published))
+    row = rows.filter(scenario="MVP-N", measure="acc").row(0, named=True)
+
+    assert plain["episodes"] == row["episodes"] != 0
+    assert (plain["inside"], plain["flip_rate"]) == (True, DEFAULT_FLIPS), "no rate is measured"
+    assert (row["inside"], row["flip_rate"]) == (True, 0.5)
+    shift_answers(published, "MVP-N", 60)
+    far = compare_with_paper(read_run(published)).filter(scenario="MVP-N", measure="acc").row(0, named=True)
+    assert far["inside"] is False
