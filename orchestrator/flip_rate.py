@@ -168,7 +168,7 @@ def compare_repeats(repeats: Repeats) -> tuple[pl.DataFrame, list[str]]:
         notes += [
             f"{n:,} of {repeats.folder} {REJECTION_REASONS[why]}: not compared" for why, n in reusable.left.items()
         ]
-        rates.append(_rates(sweep, repeats.folder, Path(sweep.output), reusable.source.episodes, name))
+        rates.append(_rates(sweep, repeats.folder, Path(sweep.output), reusable.source.own, name))
     frame = pl.concat(rates)
     write_rates(repeats.output, frame)
     return frame, list(dict.fromkeys(notes))

@@ -27,35 +27,31 @@ CHUNK = 10_000
 
 @dataclass
 class Source:
-    """A run folder and the keys to take from it."""
+    """A run folder and what to take from it."""
 
     folder: Path
     name: str
-    episodes: pl.DataFrame
-    """The stored episodes of its plan (columns ``EPISODES``)."""
     own: pl.DataFrame
-    """Column ``key``: the episodes to take from this folder."""
+    """The episodes to take (columns ``EPISODES``)."""
     agreed: pl.DataFrame
-    """Column ``key``: ``own``, and episodes of this folder that equal an episode taken from another folder."""
+    """``own``, and the episodes that equal one taken from another folder: their verdicts count, too."""
 
     @classmethod
     def of(cls, folder: Path, name: str) -> Source:
         """Read a run folder, at first with all its episodes to take; raises RunFolderError."""
         planned = planned_episodes(folder).unique("key", keep="first", maintain_order=True).collect()
-        return cls(folder, name, planned, planned.select("key"), planned.select("key"))
+        return cls(folder, name, planned, planned)
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """The keys whose answers, or verdicts, differ between two folders."""
+    """The keys of episodes, or of verdicts, that differ between folders."""
 
-    one: str
-    other: str
     kind: str
     """``episode`` or ``verdict``."""
     keys: tuple[str, ...]
-    taken: str = ""
-    """The folder whose answers are taken; empty if neither of the two is preferred."""
+    taken: str
+    """The folder whose answers are taken; empty if none was preferred."""
 
 
 def assign_episodes(sources: Sequence[Source], prefer: int | None = None) -> tuple[list[Conflict], int]:
@@ -65,7 +61,7 @@ def assign_episodes(sources: Sequence[Source], prefer: int | None = None) -> tup
     and the number of failed episodes that an answer replaces.
     """
     columns = (pl.struct(*ANSWER).hash().alias("answer"), (pl.col("ending") == Ending.FAILED).alias("failed"))
-    rows = _join_sources([source.episodes.select("key", *columns) for source in sources])
+    rows = _join_sources([source.own.select("key", *columns) for source in sources])
     shared = rows.filter(pl.col("key").is_duplicated()).select("key").unique().lazy()
     played = [turns(source.folder).join(shared, on="key", how="semi") for source in sources]
     hashed = [turn_rows.select("key", pl.struct(pl.all()).hash().alias("played")) for turn_rows in played]
@@ -80,11 +76,10 @@ def assign_episodes(sources: Sequence[Source], prefer: int | None = None) -> tup
     agrees = is_taken | (is_equal & ~pl.col("failed"))
     for number, source in enumerate(sources):
         of_source = rows.filter(pl.col("source") == number)
+        source.agreed = _keep_keys(source.own, of_source.filter(agrees))
         source.own = _keep_keys(source.own, of_source.filter(is_taken))
-        source.agreed = _keep_keys(source.agreed, of_source.filter(agrees))
-    differing = rows.filter(~agrees & ~pl.col("failed"))
     replaced = rows.filter(pl.col("failed") & ~pl.col("failed_taken"))["key"].n_unique()
-    return _list_conflicts(sources, differing, "episode", prefer), replaced
+    return _list_conflicts(rows.filter(~agrees & ~pl.col("failed")), "episode", sources, prefer), replaced
 
 
 def merge_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tuple[pl.DataFrame, list[Conflict]]:
@@ -95,7 +90,7 @@ def merge_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tupl
     readable = rows.filter(pl.col("aggregate").is_not_null())
     differing = readable.join(taken, on=[*JUDGED, *BITS], how="anti", nulls_equal=True)
     differing = differing.join(taken.select(*JUDGED, pl.col("source").alias("source_taken")), on=JUDGED)
-    return taken.drop("source"), _list_conflicts(sources, differing, "verdict", prefer)
+    return taken.drop("source"), _list_conflicts(differing, "verdict", sources, prefer)
 
 
 def _join_sources(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -104,15 +99,13 @@ def _join_sources(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _list_conflicts(
-    sources: Sequence[Source], differing: pl.DataFrame, kind: str, prefer: int | None
+    differing: pl.DataFrame, kind: str, sources: Sequence[Source], prefer: int | None
 ) -> list[Conflict]:
-    """Return a conflict per pair of sources, from the rows that differ from the row taken of ``source_taken``."""
-    conflicts = []
-    for pair, rows in differing.sort("source_taken", "source").group_by("source_taken", "source", maintain_order=True):
-        one, other = (sources[number].name for number in sorted(pair))
-        taken = sources[prefer].name if prefer is not None and prefer in pair else ""
-        conflicts.append(Conflict(one, other, kind, tuple(rows["key"].unique().sort()), taken))
-    return conflicts
+    """Return the rows that differ from the row taken of ``source_taken``: those that the preferred folder decides, and others."""
+    decided = pl.col("source_taken").eq_missing(prefer)
+    taken = "" if prefer is None else sources[prefer].name
+    keys = {name: differing.filter(rule)["key"].unique().sort() for name, rule in ((taken, decided), ("", ~decided))}
+    return [Conflict(kind, tuple(of_kind), name) for name, of_kind in keys.items() if len(of_kind)]
 
 
 def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
@@ -121,13 +114,13 @@ def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
     An episode with missing turns is skipped: a driver has removed it since the folder was read.
     """
     for source in sources:
-        taken = _keep_keys(source.episodes, source.own)
-        for chunk in taken.iter_slices(CHUNK):
+        for chunk in source.own.iter_slices(CHUNK):
             turn_rows = _rows_of_keys(turns(source.folder), chunk)
             complete = _keep_keys(chunk, complete_episodes(chunk, turn_rows))
-            turn_rows = _keep_keys(turn_rows, complete)
             option_rows = _rows_of_keys(options(source.folder), complete)
-            tables = [rows.to_dict(as_series=False) for rows in (complete, turn_rows, option_rows)]
+            tables = [
+                rows.to_dict(as_series=False) for rows in (complete, _keep_keys(turn_rows, complete), option_rows)
+            ]
             store.append(EpisodeBatch([], tables[0], tables[1], options=tables[2]))
     store.flush()
 

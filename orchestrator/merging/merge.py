@@ -12,6 +12,7 @@ from shutil import rmtree
 
 import polars as pl
 
+from actors.text.printable import list_first
 from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.merging.answers import Conflict, Source, assign_episodes, merge_verdicts, write_episodes
@@ -70,8 +71,10 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     conflicts, gave_way = assign_episodes(sources, preferred)
     merged_rows, differing = merge_verdicts(sources, preferred)
     conflicts += differing
-    if any(not conflict.taken for conflict in conflicts):
-        raise RunFolderError(_describe_conflicts(conflicts))
+    if undecided := [_describe(conflict) for conflict in conflicts if not conflict.taken]:
+        raise RunFolderError(
+            f"the folders differ in {' and in '.join(undecided)}: choose one with --prefer DIR; nothing was written"
+        )
     is_new = not into.exists()
     with disk_errors(into), run_folder.claim(into, sweep, left_out=next(iter(left_out))):
         run_folder.write_plan(into, planned, keys)
@@ -86,8 +89,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
         taken = {source.name: source.own.height for source in sources}
         if (stored := episodes(into).select(pl.len()).collect().item()) != sum(taken.values()):
             raise RunFolderError(f"{into} has only {stored:,} episodes after the merge; delete it and merge again")
-        pending = keys.len() - stored
-        summary = MergeSummary(taken, gave_way, merged_rows.height, tuple(conflicts), pending)
+        summary = MergeSummary(taken, gave_way, merged_rows.height, tuple(conflicts), keys.len() - stored)
         checksums.write(into / RECORD, run_folder.to_json(asdict(summary)))
         write_results(into, _result_rows(into, planned))
     return summary
@@ -100,12 +102,12 @@ def describe_merge(summary: MergeSummary) -> list[str]:
         lines.append(pluralize(summary.verdicts, "verdict"))
     if summary.gave_way:
         lines.append(f"{pluralize(summary.gave_way, 'failed episode')} replaced by another folder's answer")
-    for conflict in summary.conflicts:
-        folders = f"{conflict.one} and {conflict.other}"
-        lines.append(
-            f"{pluralize(len(conflict.keys), conflict.kind)} differed between {folders}: took those of {conflict.taken}"
-        )
+    lines += [f"{_describe(conflict)} differed: took those of {conflict.taken}" for conflict in summary.conflicts]
     return [*lines, f"{pluralize(summary.pending, 'planned episode')} pending; details: {RECORD}"]
+
+
+def _describe(conflict: Conflict) -> str:
+    return f"{pluralize(len(conflict.keys), conflict.kind)} ({list_first(conflict.keys, MAX_KEYS)})"
 
 
 def _check_folders(folders: Sequence[Path], into: Path) -> None:
@@ -167,19 +169,11 @@ def _merge_plans(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:
     named = cells.join(counts.rename({"key": "cell"}), on="cell", how="left")
     wrong = named.filter((pl.col("planned") != pl.col("count").fill_null(0)) | pl.col("cell").is_duplicated())
     if wrong.height:
-        raise RunFolderError(_plan_conflict(cells.filter(cell=wrong["cell"][0])))
-    return cells, all_keys
-
-
-def _plan_conflict(rows: pl.DataFrame) -> str:
-    """Return why the plans of a cell do not fit together; ``rows`` are its different rows, one at least."""
-    cell = rows["cell"][0]
-    if rows.height > 1 and "full" in rows.columns and rows["full"].n_unique() == 1:
-        return (
-            f"the folders stopped {cell} after different numbers of episodes (the sweep's precision rule); merge only one of"
-            " them, with the folders of other models"
+        raise RunFolderError(
+            f"the folders plan different samples of {wrong['cell'][0]}: their data differ, or the sweep's precision rule stopped"
+            " it after different numbers of episodes; merge only one of them, with the folders of other models"
         )
-    return f"the folders plan different samples of {cell}: their data differ"
+    return cells, all_keys
 
 
 def _write_store(sources: Sequence[Source], merged_rows: pl.DataFrame, into: Path) -> None:
@@ -201,14 +195,3 @@ def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:
     rows = score(stored, planned, run.verdicts.lazy())
     rows = add_anytime_intervals(rows, stored, run.sweep.precision, run.sweep.seed)
     return add_measures(rows, into, run.sweep, stored, run.samples, log.warning)
-
-
-def _describe_conflicts(conflicts: Sequence[Conflict]) -> str:
-    parts = [
-        f"{pluralize(len(conflict.keys), conflict.kind)} of {conflict.one} and {conflict.other} "
-        f"({', '.join(conflict.keys[:MAX_KEYS])}{', ...' if len(conflict.keys) > MAX_KEYS else ''})"
-        for conflict in conflicts
-        if not conflict.taken
-    ]
-    sentence = f"folders have different answers for the same keys: {'; '.join(parts)}"
-    return f"{sentence}. Choose a folder with --prefer DIR; nothing was written"

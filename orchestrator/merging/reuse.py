@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from actors.playing.judge_runner import judge_key
+from actors.text.printable import list_first
 from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
 from envs.plural import pluralize
@@ -41,8 +42,6 @@ REJECTION_REASONS = {
 """Reason -> its text in messages."""
 KEY_SETTINGS = ("sampling.", "seed ", "open_ended.sampling.", "models.", "conditions.")
 """Beginnings of the lines of ``run_folder.differences`` about settings that are part of every key."""
-MAX_DIFFERENCES = 3
-"""Largest number of differing settings in a message."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Reusable:
     @property
     def lines(self) -> Iterator[str]:
         """Yield lines that say how many episodes are taken, and how many are not, with the reason."""
-        reasons = f": {'; '.join(self.differs[:MAX_DIFFERENCES])}" if self.differs else ""
+        reasons = f": {list_first(self.differs, separator='; ')}" if self.differs else ""
         yield f"{pluralize(self.source.own.height, 'episode')} of {self.source.name} can be reused{reasons}"
         yield from (
             f"{count:,} of {self.source.name} {REJECTION_REASONS[reason]}: not taken"
@@ -96,7 +95,7 @@ def store_reused_episodes(store: EpisodeStore, reusables: Sequence[Reusable]) ->
     now = datetime.now(UTC).isoformat(timespec="seconds")
     for reusable in reusables:
         if reusable.source.own.height:
-            rows = reusable.source.episodes.select("key", pl.lit(None, pl.String).alias("judge"), "cell")
+            rows = reusable.source.own.select("key", pl.lit(None, pl.String).alias("judge"), "cell")
             reused.record_reused(store.folder, _reuse_records(rows, reusable, now))
             write_episodes(store, [reusable.source])
     return sum(reusable.source.own.height for reusable in reusables)
@@ -111,7 +110,7 @@ def store_reused_verdicts(sweep: Sweep, folder: Path, reusables: Sequence[Reusab
         read = verdicts(folder).filter(pl.col("judge") == judge).select("key")
         equal_turns = turns(folder).join(turns(reusable.source.folder), on=["key", "turn", "reply"], how="semi")
         unread = equal_turns.join(read, on="key", how="anti").select("key").unique().collect()
-        rows, _ = merge_verdicts([Source(reusable.source.folder, reusable.source.name, unread, unread, unread)])
+        rows, _ = merge_verdicts([Source(reusable.source.folder, reusable.source.name, unread, unread)])
         rows = rows.filter((pl.col("judge") == judge) & pl.col("aggregate").is_not_null())
         if rows.height:
             reused.record_reused(folder, _reuse_records(rows.select("key", "judge", "cell"), reusable, now))
@@ -161,10 +160,11 @@ def _find_in_folder(sweep: Sweep, plan: Plan, wanted: pl.DataFrame, name: str, f
     rows = keep(rows, "weights", rows.filter(~pl.col("model").is_in(other)))
     planned = wanted.join(rows, on="key", how="semi")
     rows = keep(rows, "pictures", _episodes_with_same_pictures(sweep, old, plan, folder, planned))
-    own = rows.select("key")
-    changed = [] if own.height or left else run_folder.differences(run_folder.settings(old), run_folder.settings(sweep))
+    changed = (
+        [] if rows.height or left else run_folder.differences(run_folder.settings(old), run_folder.settings(sweep))
+    )
     differs = tuple(line for line in changed if line.startswith(KEY_SETTINGS))
-    return Reusable(Source(folder, name, rows, own, own), left, differs)
+    return Reusable(Source(folder, name, rows, rows), left, differs)
 
 
 def _episodes_with_same_pictures(

@@ -226,7 +226,7 @@ def test_reused_answers_keep_their_verdicts(demo_data, tmp_path):
     assert stored.height == 39 and lost not in stored["key"] and episodes(target).collect().height == 40
     provenance = reused.read_reused(target)
     assert provenance.filter(pl.col("judge").is_not_null()).height == 39 and provenance.height == 79
-    assert len(reused.sentences(target)) == 1 and reused.sentences(target)[0].startswith("40 episodes were played in")
+    assert len(reused.sentences(target)) == 1 and reused.sentences(target)[0].startswith("40 reused episodes played in")
 
 
 SERVED = """name = "{name}"
