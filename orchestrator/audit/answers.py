@@ -4,14 +4,13 @@ Of answers, each input line gives one output line, and equal inputs give equal o
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from actors.playing.prompts import open_view, turn_view
-from actors.text.printable import UNSAFE
 from envs import SCENARIOS, STEMS, dialogue, is_scenario
 from envs.bad_lines import Problem, skipped_note
 from envs.errors import UserError
@@ -124,16 +123,6 @@ def score_answers(sample: Sample, answers: list[str], hint: bool = False, refere
         "ending": ending.value if ending else None, "correct": ending is Ending.CORRECT if ending else None,
         "max_steps": len(turns) == SCENARIOS[sample.scenario].limit(sample), "unused_answers": len(answers) - len(turns),
     }  # fmt: skip
-
-
-def as_json(fields: Mapping[str, Any], encoding: str | None = None) -> str:
-    """Return one line of JSON that escapes only what the encoding (default UTF-8) lacks or a terminal would act on."""
-    text = UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(fields, ensure_ascii=False))
-    try:
-        text.encode(encoding or "utf-8")
-    except UnicodeEncodeError:
-        return json.dumps(fields)
-    return text
 
 
 def _parse_line(line: str, where: str) -> AnswerLine:

@@ -16,7 +16,7 @@ PACKAGE, VERSION = "proactivebench", "0.1.1"
 NEWEST = 16
 """Minor version up to which Pythons are looked for; the package nests quotes in f-strings, which Python 3.12 allows."""
 Ask = Callable[[Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
-"""Return the package's answers to tasks (``package_worker``)."""
+"""Returns the package's answers to tasks (``package_worker``)."""
 
 
 class AuditError(RunFolderError):
@@ -26,7 +26,9 @@ class AuditError(RunFolderError):
 def open_package(data: Path, folder: Path | None, python: str | None, install: bool = False) -> Ask:
     """Return a function from tasks to answers; ``install`` fetches the package first. Raises AuditError."""
     interpreter, environment = _find_python(python), {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    if found := _install() if install else _package_folder(folder):
+    if folder is not None and not (folder / PACKAGE / "environment.py").is_file():
+        raise AuditError(f"{folder} has no folder {PACKAGE} with environment.py; --package names its parent folder")
+    if found := _install() if install else folder:
         environment["PYTHONPATH"] = str(found)
     if not _runs([interpreter, "-c", f"import {PACKAGE}.environment, {PACKAGE}.open_ended_gen"], environment):
         raise AuditError(f"{interpreter} cannot import {PACKAGE}; `audit DIR --install` fetches it")
@@ -59,33 +61,16 @@ def _install() -> Path:
     return folder
 
 
-def _package_folder(folder: Path | None) -> Path | None:
-    """Return the parent folder of ``proactivebench``; None for the packages of the interpreter."""
-    if folder is not None and not (folder / PACKAGE / "environment.py").is_file():
-        raise AuditError(f"{folder} has no folder {PACKAGE} with environment.py; --package names its parent folder")
-    return folder
-
-
 def _find_python(python: str | None) -> str:
-    if python is not None:
-        if not _is_new_enough(python):
-            raise AuditError(f"--python {python} does not start, or is older than Python 3.12, which the package needs")
-        return python
-    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    candidates = [sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(12, NEWEST))]
-    candidates += [str(path) for path in sorted(root.glob("versions/3.*/bin/python"))]
-    found = next((path for path in candidates if path and _is_new_enough(path)), None)
-    if found is None:
-        raise AuditError(
-            f"the package {PACKAGE} needs Python 3.12 or newer, this is {sys.version_info.major}.{sys.version_info.minor} "
-            "and no newer one was found; name one with --python /path/to/python3.12"
-        )
-    return found
-
-
-def _is_new_enough(python: str) -> bool:
-    """Return True if the interpreter starts and is new enough; pyenv's shims of inactive versions do not start."""
-    return _runs([python, "-c", "import sys; sys.exit(sys.version_info < (3, 12))"], os.environ)
+    """Return an interpreter that starts and is new enough."""
+    named = [shutil.which(f"python3.{minor}") for minor in range(12, NEWEST)]
+    for candidate in [python] if python else filter(None, [sys.executable, *named]):
+        if _runs([str(candidate), "-c", "import sys; sys.exit(sys.version_info < (3, 12))"], os.environ):
+            return str(candidate)
+    raise AuditError(
+        f"the package {PACKAGE} needs Python 3.12 or newer, and {python or 'no interpreter here'} does not start as one; name it"
+        " with --python /path/to/python3.12"
+    )
 
 
 def _runs(command: Sequence[str], environment: Mapping[str, str]) -> bool:

@@ -1,7 +1,7 @@
 """``audit``: replay stored replies, or transcripts made elsewhere, through the package's rules and ours."""
 
 import io
-import sys
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,6 @@ import typer
 from envs import regular
 from envs.errors import UserError
 from orchestrator.audit.answers import ReplayError, score_lines
-from orchestrator.audit.answers import as_json as line_as_json
 from orchestrator.cli.options import AsJson, MovedData, readable_folder
 from orchestrator.cli.printing import print_json, print_lines, reading
 
@@ -55,6 +54,6 @@ def _score_answers(file: Path, data: Path) -> None:
     try:
         with io.TextIOWrapper(regular.open_file(file), encoding="utf-8", newline="\n") as lines:
             for line in score_lines(data, lines, str(file)):
-                print(line_as_json(line, sys.stdout.encoding))
+                print(json.dumps(line))
     except UnicodeDecodeError as problem:
         raise ReplayError(f"{file} is not UTF-8 text: {problem}") from None

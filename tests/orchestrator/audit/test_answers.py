@@ -6,7 +6,7 @@ import pytest
 
 from envs import SCENARIOS
 from envs.samples import load_samples
-from orchestrator.audit.answers import ReplayError, as_json, score_answers, score_lines
+from orchestrator.audit.answers import ReplayError, score_answers, score_lines
 
 
 def line(**fields):
@@ -44,9 +44,3 @@ def test_refused_line_is_named_with_its_reason(demo_data, text, words):
     with pytest.raises(ReplayError) as refusal:
         list(score_lines(demo_data, ["", text], "a.jsonl"))
     assert str(refusal.value).startswith("a.jsonl, line 2") and words in str(refusal.value)
-
-
-def test_a_line_of_json_escapes_what_the_encoding_lacks_or_a_terminal_obeys():
-    assert as_json({"a": "é"}) == '{"a": "é"}' == as_json({"a": "é"}, "latin-1")
-    assert as_json({"a": "é"}, "ascii") == '{"a": "\\u00e9"}'
-    assert as_json({"a": "\u202e\x9b"}) == '{"a": "\\u202e\\u009b"}'

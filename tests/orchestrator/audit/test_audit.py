@@ -276,7 +276,7 @@ def test_mistakes_are_sentences(run_folder, package, tmp_path):
         audit(tmp_path, package, oracle_python())
     with pytest.raises(AuditError, match="has no folder proactivebench"):
         audit(run_folder, tmp_path, oracle_python())
-    with pytest.raises(AuditError, match="does not start, or is older than Python"):
+    with pytest.raises(AuditError, match="does not start as one; name it with --python"):
         audit(run_folder, package, str(tmp_path / "python"))
 
 
