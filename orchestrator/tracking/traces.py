@@ -16,7 +16,7 @@ import polars as pl
 
 from actors.text.printable import spell_invisible
 from envs.plural import pluralize
-from orchestrator.report.html.episode_view import EpisodeViews, rows_by_key
+from orchestrator.report.html.episode_view import rows_by_key, view_episode
 from orchestrator.report.html.text import visible
 from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
 from orchestrator.report.measures.endings import endings
@@ -129,12 +129,11 @@ def transcripts(
     baselines = [model.name for model in run_data.sweep.models if model.backend == "builtin"]
     of_models = kinds.filter(~pl.col("model").is_in(baselines))
     keys = sample_keys(of_models if of_models.height else kinds, limit, seed)
-    views = EpisodeViews(run_data, thumbnails)
     rows = {row["key"]: row for row in run_data.episodes.join(kinds.select("key", "kind"), on="key").to_dicts()}
     turns, verdicts = rows_by_key(run_data.turns, keys), rows_by_key(run_data.verdicts.lazy(), keys)
     for key in keys:
-        view = views.view(rows[key], turns.get(key, []), verdicts.get(key, []))
-        yield _transcript(view, rows[key], list(views.texts), thumbnails.uris)
+        view = view_episode(run_data, thumbnails, rows[key], turns.get(key, []), verdicts.get(key, []))
+        yield _transcript(view, rows[key], thumbnails.uris)
 
 
 def sample_keys(kinds: pl.DataFrame, limit: int, seed: int) -> list[str]:
@@ -162,7 +161,7 @@ def _fence(text: str, before: str, after: str, least: int) -> str:
     return f"{ticks}{before}{text}{after}{ticks}"
 
 
-def _transcript(view: Mapping[str, Any], row: Mapping[str, Any], texts: list[str], uris: list[str]) -> Transcript:
+def _transcript(view: Mapping[str, Any], row: Mapping[str, Any], uris: list[str]) -> Transcript:
     tags = {name: visible(view[name]) for name in ("model", "scenario", "condition", "protocol", "ending")}
     title = f"{view['scenario']} {view['sample']} · {view['model']} · {view['condition']} · {view['kind']}"
     ending = [f"{view['kind']} after {pluralize(view['played'], 'turn')}."]
@@ -177,24 +176,24 @@ def _transcript(view: Mapping[str, Any], row: Mapping[str, Any], texts: list[str
     read, written = row["prompt_tokens"] or 0, row["reply_tokens"] or 0
     correct = {} if row["correct"] is None else {"correct": bool(row["correct"])}
     return Transcript(
-        view["key"], visible(title), tags, tuple(_turn_text(turn, view, texts, uris) for turn in view["turns"]),
+        view["key"], visible(title), tags, tuple(_turn_text(turn, view, uris) for turn in view["turns"]),
         " ".join(ending), row["seconds"] or 0.0,
         {"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
         {"asked": bool(row["suggestions"]), **correct, "ending": tags["ending"]},
     )  # fmt: skip
 
 
-def _turn_text(turn: Mapping[str, Any], view: Mapping[str, Any], texts: list[str], uris: list[str]) -> TurnText:
+def _turn_text(turn: Mapping[str, Any], view: Mapping[str, Any], uris: list[str]) -> TurnText:
     picture, action = turn["picture"], turn["action"]
     cut = "" if "length" not in turn else f"\n… ({turn['length']:,} characters)"
     question = f"({view.get('why', 'the question is unknown')})"
     if "prompt" in turn:
-        options = [texts[number] for number in (*turn["options"], *turn["categories"])]
+        options = (*turn["options"], *turn["categories"])
         lettered = [f"{chr(65 + number)}. {text}" for number, text in enumerate(options)]
-        question = code_block("\n".join([texts[turn["prompt"]], *lettered]))
+        question = code_block("\n".join([turn["prompt"], *lettered]))
     verdict = "Open-ended: a judge decides."
     if action is not None:
         verdict = f"Read as {visible(action)}: suggestion side {turn['option']}, category side {turn['category']}."
     name = f"turn {turn['turn'] + 1} · {visible(action or 'free answer')}"
     shown = uris[picture] if isinstance(picture, int) else picture
-    return TurnText(name, question, code_block(texts[turn["reply"]] + cut), verdict, shown)
+    return TurnText(name, question, code_block(turn["reply"] + cut), verdict, shown)

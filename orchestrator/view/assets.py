@@ -34,7 +34,7 @@ TEMPLATE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=T
 
 def render_page(title: str, script: str, answers: Sequence[str], policy: str = "", **more: Any) -> str:
     """Return the page, headed by ``answers``, the sentences on whether models ask; ``more`` reaches its script."""
-    content = {"texts": [], "pictures": [], "kinds": KIND_MEANINGS, "conditions": list(CONDITIONS), **more}
+    content = {"kinds": KIND_MEANINGS, "conditions": list(CONDITIONS), **more}
     return TEMPLATE.render(
         style=STYLE, script=script, title=title, answers=answers, policy=policy, content=inert(content)
     )

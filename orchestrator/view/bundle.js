@@ -46,7 +46,7 @@ const source = {
     const row = at % bundle.file_episodes;
     const [json] = await readRows("episodes", bundle.episode_bytes, Math.floor(at / bundle.file_episodes), "view", row, row + 1);
     const view = JSON.parse(json);
-    const numbers = view.episode.turns.map((turn) => turn.picture).filter((number) => typeof number === "number");
+    const numbers = view.turns.map((turn) => turn.picture).filter((number) => typeof number === "number");
     view.pictures = Object.fromEntries(await Promise.all([...new Set(numbers)].map(async (number) => [number, await loadPicture(number)])));
     return view;
   },

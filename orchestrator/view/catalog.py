@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from envs import SCENARIOS, in_paper_order
-from orchestrator.report.html.episode_view import EpisodeViews, rows_by_key
+from orchestrator.report.html.episode_view import rows_by_key, view_episode
 from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.verdict_store import verdicts
@@ -73,7 +73,7 @@ class Catalog:
     def read_views(
         self, positions: Sequence[int], thumbnails: Callable[[Path | None], Thumbnails]
     ) -> Iterator[tuple[dict[str, Any], list[str]]]:
-        """Yield the film strip of each episode with its texts, for JSON, and its replies. Raises ``schemas.UNREADABLE``.
+        """Yield the film strip of each episode, for JSON, and its replies. Raises ``schemas.UNREADABLE``.
 
         ``thumbnails`` returns the pictures of a data folder; positions are ascending.
         """
@@ -86,13 +86,12 @@ class Catalog:
             pictures = thumbnails(picture_folder(run))
             for position, key in zip(own, keys, strict=True):
                 row, kind = run.episodes.row(int(position - start), named=True), KINDS[self.rows["kind"][position]]
-                builder = EpisodeViews(run, pictures)
-                shown = builder.view({**row, "kind": kind}, stored.get(key, []), judged.get(key, []))
-                view = {"episode": {**shown, "run": name}, "texts": list(builder.texts)}
-                yield view, [str(turn["reply"] or "") for turn in stored.get(key, [])]
+                row, turn_rows = {**row, "kind": kind}, stored.get(key, [])
+                view = view_episode(run, pictures, row, turn_rows, judged.get(key, []))
+                yield {**view, "run": name}, [str(turn["reply"] or "") for turn in turn_rows]
 
     def read_view(self, position: int) -> dict[str, Any]:
-        """Return an episode's film strip with its texts and pictures, for JSON. Raises ``schemas.UNREADABLE``."""
+        """Return an episode's film strip with its pictures, for JSON. Raises ``schemas.UNREADABLE``."""
         opened: list[Thumbnails] = []
 
         def open_pictures(folder: Path | None) -> Thumbnails:

@@ -1,5 +1,4 @@
 // A strip shows one episode: one card per turn with the picture, the options, the reply and its reading.
-const text = (number) => content.texts[number];
 const letter = (index) => String.fromCharCode(65 + index);
 const NO_ANSWER = new Set(["unprocessable", "refused", "failed"]);
 
@@ -8,10 +7,10 @@ function dot(episode) {
   return make("span", { class: `dot ${kind}`, "aria-hidden": "true" });
 }
 
-function shot(turn) {
-  const name = text(turn.image);
+function shot(turn, pictures) {
+  const name = turn.image;
   if (typeof turn.picture === "number") {
-    const picture = make("img", { src: content.pictures[turn.picture], alt: `What the model saw at turn ${turn.turn + 1}`, title: name, loading: "lazy" });
+    const picture = make("img", { src: pictures[turn.picture], alt: `What the model saw at turn ${turn.turn + 1}`, title: name, loading: "lazy" });
     return make("div", { class: "shot" }, picture);
   }
   return make("div", { class: "shot" }, make("p", {}, `No picture: ${turn.picture}`, make("br"), visible(name)));
@@ -22,20 +21,20 @@ function options(turn) {
   if (!turn.options) return null;
   const list = make("ul", { class: "options" });
   const suggestions = turn.options.length;
-  [...turn.options, ...turn.categories].forEach((number, n) => {
+  [...turn.options, ...turn.categories].forEach((label, n) => {
     const asking = n < suggestions;
     const said = asking ? turn.said[0] === n : turn.said[1] === n - suggestions;
     const counts = asking ? turn.asks.includes(n) : turn.answer === n - suggestions;
     const word = counts ? (asking ? "counts" : "correct") : "";
     const classes = [said ? "said" : "", counts ? (asking ? "counts" : "right") : "", n === suggestions && suggestions ? "first-category" : ""].filter(Boolean).join(" ");
     list.append(make("li", { class: classes || null, "aria-label": said ? `${letter(n)}, named by the reply` : null },
-      make("span", {}, letter(n)), make("span", {}, visible(text(number))), make("em", {}, word)));
+      make("span", {}, letter(n)), make("span", {}, visible(label)), make("em", {}, word)));
   });
   return list;
 }
 
 function replyBox(turn) {
-  const reply = text(turn.reply);
+  const { reply } = turn;
   if (!reply) return make("p", { class: "reply empty" }, "empty reply");
   const box = make("pre", { class: "reply", tabindex: "0", dir: "auto", "aria-label": "Reply" }, visible(reply));
   if (!turn.length) return box;
@@ -54,15 +53,15 @@ function reading(turn) {
 /** Return what the model thought before its reply, folded. */
 function thoughts(turn) {
   if (turn.thoughts === undefined) return null;
-  return make("details", {}, make("summary", {}, "Thoughts"), make("pre", { class: "reply", tabindex: "0", dir: "auto", "aria-label": "Thoughts" }, visible(text(turn.thoughts))));
+  return make("details", {}, make("summary", {}, "Thoughts"), make("pre", { class: "reply", tabindex: "0", dir: "auto", "aria-label": "Thoughts" }, visible(turn.thoughts)));
 }
 
-function card(turn, before) {
-  const asked = turn.prompt !== undefined && (!before || before.prompt !== turn.prompt) ? make("p", { class: "ask" }, visible(text(turn.prompt))) : null;
+function card(turn, before, pictures) {
+  const asked = turn.prompt !== undefined && (!before || before.prompt !== turn.prompt) ? make("p", { class: "ask" }, visible(turn.prompt)) : null;
   const edge = turn.edge ? `, short edge ${turn.edge}` : "";
   return make("li", { class: "card" },
     make("header", {}, make("b", {}, `Turn ${turn.turn + 1}`), make("span", {}, `frame ${turn.frame}${edge}`)),
-    shot(turn),
+    shot(turn, pictures),
     make("div", { class: "card-body" }, asked, options(turn), thoughts(turn), replyBox(turn), reading(turn)));
 }
 
@@ -90,7 +89,7 @@ function lane(episode, name) {
     const before = episode.turns[n - 1];
     const missing = before ? turn.turn - before.turn - 1 : 0;
     if (missing > 0) strip.append(make("li", { class: "gap" }, `${pluralize(missing, "more turn")} in the run folder`));
-    strip.append(card(turn, before));
+    strip.append(card(turn, before, episode.pictures));
   });
   strip.append(ending(episode));
   const why = episode.why ? make("span", {}, visible(` – ${episode.why}`)) : null;

@@ -1,7 +1,6 @@
 // The columns of all episodes, which are filtered here; an episode is its position in them.
 const TYPES = { cell: Uint32Array, sample: Int32Array, kind: Uint8Array, right: Int8Array, turns: Uint16Array, crc: Uint32Array };
 const NAMES = ["run", "model", "scenario", "condition", "protocol"];
-const SORTS = ["sample", "turns"];
 const compressors = { ZSTD: (bytes, length) => hyparquet.decompress(bytes, new Uint8Array(length)) };
 let about = { version: null, total: 0, planned: 0, reading: true, cells: [], kinds: [], outcomes: {}, orders: {} };
 let columns = {};
@@ -66,8 +65,6 @@ async function findEpisodes(query, isCurrent) {
   }
   const positions = Uint32Array.from({ length: passed.reduce((sum, mark) => sum + mark, 0) });
   for (let at = 0, n = 0; at < about.total; at++) if (passed[at]) positions[n++] = at;
-  const values = columns[query.sort.replace(/^-/, "")], sign = query.sort.startsWith("-") ? -1 : 1;
-  if (SORTS.includes(query.sort.replace(/^-/, ""))) positions.sort((a, b) => sign * (values[a] - values[b]) || a - b);
   return { positions, counts: countsOf(query, passed) };
 }
 
@@ -85,7 +82,7 @@ function checksum(text) {
 async function positionOf(key, run) {
   const wanted = checksum(key), isKnown = about.orders.run.includes(run);
   for (let at = columns.crc.indexOf(wanted); at >= 0; at = columns.crc.indexOf(wanted, at + 1)) {
-    if ((!isKnown || cellOf(at).run === run) && (await source.view(about, at))?.episode.key === key) return at;
+    if ((!isKnown || cellOf(at).run === run) && (await source.view(about, at))?.key === key) return at;
   }
   return -1;
 }
@@ -110,21 +107,8 @@ function neighborsOf(position) {
   return others;
 }
 
-/** Load film strips; their texts and pictures are numbered one after the other. */
+/** Load film strips with their pictures. */
 async function loadViews(positions) {
   const views = await Promise.all(positions.map((at) => source.view(about, at)));
-  if (views.includes(null)) return null;
-  const texts = [], pictures = [];
-  for (const view of views) {
-    const from = texts.length, own = new Map();
-    texts.push(...view.texts);
-    for (const turn of view.episode.turns) {
-      for (const name of ["image", "reply", "prompt", "thoughts"]) if (turn[name] !== undefined) turn[name] += from;
-      for (const name of ["options", "categories"]) if (turn[name]) turn[name] = turn[name].map((number) => number + from);
-      if (typeof turn.picture !== "number") continue;
-      if (!own.has(turn.picture)) own.set(turn.picture, pictures.push(view.pictures[turn.picture]) - 1);
-      turn.picture = own.get(turn.picture);
-    }
-  }
-  return { episodes: views.map((view) => view.episode), texts, pictures };
+  return views.includes(null) ? null : views;
 }

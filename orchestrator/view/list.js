@@ -1,7 +1,7 @@
 // The list: its filters and its order are in the address.
 const filters = byId("filters");
 const FIELDS = [...NAMES, "kind", "outcome", "sample", "text"];
-const ADDRESS = [...FIELDS, "sort", "episode", "episode_run", "beside", "beside_run"];
+const ADDRESS = [...FIELDS, "episode", "episode_run", "beside", "beside_run"];
 const PAGE = 100;
 const state = Object.fromEntries(ADDRESS.map((name) => [name, ""]));
 let shown = { positions: new Uint32Array(), counts: {} };
@@ -24,8 +24,6 @@ function showFilters() {
   }
   for (const name of ["run", "protocol"]) byId(`l-${name}`).hidden = (shown.counts[name]?.length ?? 0) < 2 && !state[name];
   for (const name of ["text", "sample"]) if (document.activeElement !== filters.elements[name]) filters.elements[name].value = state[name];
-  const sorts = SORTS.flatMap((name) => [[name, name], [`-${name}`, `${name}, largest first`]]);
-  byId("sort").replaceChildren(option("", "as stored", !state.sort), ...sorts.map(([value, label]) => option(value, label, value === state.sort)));
 }
 
 function entry(at) {

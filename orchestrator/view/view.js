@@ -37,10 +37,7 @@ function facts(episode) {
   return line;
 }
 
-function showViews(view) {
-  content.texts = view.texts;
-  content.pictures = view.pictures;
-  const [own, other] = view.episodes;
+function showViews([own, other]) {
   const title = `${own.model}, ${own.scenario}, ${own.condition}: ${own.kind}`;
   const link = make("a", { class: "ep-key", href: fragmentOf(state), title: "link to this episode" }, visible(own.key));
   const head = make("div", { class: "ep-head" }, make("div", {}, make("h3", {}, dot(own), visible(title)), link), tools());
@@ -55,14 +52,14 @@ const showNothing = (...words) => byId("episode").replaceChildren(make("p", { cl
 
 /** Show one or two episodes; `keep` adds the address to the history. */
 async function openEpisodes(positions, keep, focus = "") {
-  const view = await loadViews(positions);
-  if (!view) return;
+  const views = await loadViews(positions);
+  if (!views) return;
   [open, beside] = [positions[0], positions[1] ?? -1];
-  const [own, other] = view.episodes;
+  const [own, other] = views;
   Object.assign(state, { episode: own.key, episode_run: own.run, beside: other?.key ?? "", beside_run: other?.run ?? "" });
   if (keep) history.pushState(null, "", fragmentOf(state)); else history.replaceState(null, "", fragmentOf(state));
   turnTo(open);
-  showViews(view);
+  showViews(views);
   if (focus) byId(focus)?.focus({ preventScroll: true });
 }
 
@@ -88,7 +85,6 @@ function turnPage(by) {
 /** List what the filters now leave, and show only an episode that is among it. */
 async function narrow() {
   for (const name of FIELDS) state[name] = filters.elements[name].value.trim();
-  state.sort = byId("sort").value;
   history.pushState(null, "", fragmentOf(state));
   if (!(await search())) return;
   if (shown.positions.includes(open)) turnTo(open);
@@ -138,7 +134,6 @@ filters.addEventListener("input", (event) => {
 filters.addEventListener("change", (event) => { if (event.target.tagName === "SELECT") narrow(); });
 filters.addEventListener("submit", (event) => event.preventDefault());
 filters.addEventListener("reset", (event) => { event.preventDefault(); clear(); });
-byId("sort").addEventListener("change", narrow);
 byId("page-back").addEventListener("click", () => turnPage(-1));
 byId("page-next").addEventListener("click", () => turnPage(1));
 addEventListener("popstate", follow);

@@ -53,53 +53,43 @@ class ReplayedTurn:
     """Indexes of the suggestion and of the category that the reply names; -1 for a side that it does not name."""
 
 
-class EpisodeViews:
-    """The episodes of one page; turns share texts."""
+def view_episode(
+    run_data: RunData, thumbnails: Thumbnails, row: Row, turns: Sequence[Row], verdicts: Sequence[Row] = ()
+) -> dict[str, Any]:
+    """Return an episode (a row of the store with ``kind``) for JSON."""
+    sample = run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
+    questions, reason = replay_episode(run_data, row, turns)
+    excerpt = turns if len(turns) <= FIRST + LAST else [*turns[:FIRST], *turns[-LAST:]]
+    view = {
+        **{name: row[name] for name in EPISODE},
+        "sample": row["sample_id"],
+        "played": row["turns"],
+        "seconds": round(row["seconds"], 3) if _is_plain(row["seconds"]) else None,
+        "tokens": [row["prompt_tokens"], row["reply_tokens"]],
+        "error": list(cut(row["error"], LONGEST_REPLY)) if row["error"] else None,
+        "why": reason or None,
+        "turns": [_view_turn(thumbnails, turn, questions.get(turn["turn"])) for turn in excerpt],
+        "judged": [_verdict(verdict) for verdict in verdicts] or None,
+    }
+    if sample is not None:
+        view |= {"answer": sample.answer, "limit": int(SCENARIOS[sample.scenario].limit(sample))}
+    return {name: value for name, value in view.items() if value is not None or name == "seconds"}
 
-    def __init__(self, run_data: RunData, thumbnails: Thumbnails) -> None:
-        self.run_data, self.thumbnails = run_data, thumbnails
-        self.texts: dict[str, int] = {}
-        """Text -> its number."""
 
-    def view(self, row: Row, turns: Sequence[Row], verdicts: Sequence[Row] = ()) -> dict[str, Any]:
-        """Return an episode (a row of the store with ``kind``) for JSON."""
-        sample = self.run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
-        questions, reason = replay_episode(self.run_data, row, turns)
-        excerpt = turns if len(turns) <= FIRST + LAST else [*turns[:FIRST], *turns[-LAST:]]
-        view = {
-            **{name: row[name] for name in EPISODE},
-            "sample": row["sample_id"],
-            "played": row["turns"],
-            "seconds": round(row["seconds"], 3) if _is_plain(row["seconds"]) else None,
-            "tokens": [row["prompt_tokens"], row["reply_tokens"]],
-            "error": list(cut(row["error"], LONGEST_REPLY)) if row["error"] else None,
-            "why": reason or None,
-            "turns": [self._turn(turn, questions.get(turn["turn"])) for turn in excerpt],
-            "judged": [_verdict(verdict) for verdict in verdicts] or None,
-        }
-        if sample is not None:
-            view |= {"answer": sample.answer, "limit": int(SCENARIOS[sample.scenario].limit(sample))}
-        return {name: value for name, value in view.items() if value is not None or name == "seconds"}
-
-    def _turn(self, turn: Row, question: ReplayedTurn | None) -> dict[str, Any]:
-        reply, length = cut(turn["reply"] or "", LONGEST_REPLY)
-        image = turn["image"] or ""
-        shown = {name: turn[name] for name in ("turn", "frame", "option", "category", "action", "move")}
-        shown |= {"picture": self.thumbnails.number(image), "image": self._number(cut(image, LONGEST_REPLY)[0])}
-        shown["reply"] = self._number(reply)
-        optional = {"length": length, "edge": parse_image_key(image).short_edge}
-        if thoughts := turn.get("thoughts"):
-            shown["thoughts"] = self._number(cut(thoughts, LONGEST_REPLY)[0])
-        if question:
-            options, categories = (
-                [*map(self._number, side)] for side in (question.view.options, question.view.categories)
-            )
-            shown |= {"prompt": self._number(question.view.prompt), "options": options, "categories": categories}
-            shown |= {"answer": question.answer, "asks": list(question.asks), "said": list(question.said)}
-        return shown | {name: value for name, value in optional.items() if value}
-
-    def _number(self, text: str) -> int:
-        return self.texts.setdefault(text, len(self.texts))
+def _view_turn(thumbnails: Thumbnails, turn: Row, question: ReplayedTurn | None) -> dict[str, Any]:
+    reply, length = cut(turn["reply"] or "", LONGEST_REPLY)
+    image, thoughts = turn["image"] or "", turn.get("thoughts") or ""
+    shown = {name: turn[name] for name in ("turn", "frame", "option", "category", "action", "move")}
+    shown |= {"picture": thumbnails.number(image), "image": cut(image, LONGEST_REPLY)[0], "reply": reply}
+    if question:
+        shown |= {"prompt": question.view.prompt, "answer": question.answer, "asks": question.asks}
+        shown |= {"options": question.view.options, "categories": question.view.categories, "said": question.said}
+    optional = {
+        "length": length,
+        "edge": parse_image_key(image).short_edge,
+        "thoughts": cut(thoughts, LONGEST_REPLY)[0],
+    }
+    return shown | {name: value for name, value in optional.items() if value}
 
 
 def replay_episode(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[dict[int, ReplayedTurn], str]:

@@ -27,8 +27,8 @@ needs_browser = [
 ]
 QUERIES = [
     {},
-    {"model": "uniform", "sort": "-turns"},
-    {"scenario": "COCO", "condition": CONDITIONS[0], "outcome": "not correct", "sort": "sample"},
+    {"model": "uniform"},
+    {"scenario": "COCO", "condition": CONDITIONS[0], "outcome": "not correct"},
     {"text": "<SCRIPT"},
     {"sample": "1", "kind": "correct"},
     {"model": "nobody"},

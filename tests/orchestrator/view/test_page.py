@@ -39,7 +39,7 @@ def test_hostile_replies_arrive_as_json_alone(reader):
     cells = [n for n, cell in enumerate(state["cells"]) if cell["model"] == "uniform" and cell["scenario"] == "ROD"]
     positions = rows.with_row_index("at").filter(pl.col("cell").is_in(cells))["at"]
     views = [reader.read("episode", version=state["version"], at=at) for at in positions]
-    assert set(HOSTILE[:3]) <= {text for view in views for text in view["texts"]}
+    assert set(HOSTILE[:3]) <= {turn["reply"] for view in views for turn in view["turns"]}
     assert reader.headers["Content-Type"].startswith("application/json")
     assert reader.ask("GET", f"{reader.path}found?version={state['version']}&text=%3CSCRIPT") == 200
     assert set(np.frombuffer(reader.bodies[-1], "<u4").tolist()) & set(positions)
@@ -80,5 +80,5 @@ def test_without_its_data_a_run_has_replies_but_no_pictures(hostile_folder, tmp_
         reader = Reader(address)
         view = reader.read("episode", version=reader.read("state")["version"], at=0)
 
-    assert view["pictures"] == [] and "data folder" in view["episode"]["why"]
-    assert json.dumps(view["episode"]["turns"])
+    assert view["pictures"] == [] and "data folder" in view["why"]
+    assert json.dumps(view["turns"])
