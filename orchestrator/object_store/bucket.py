@@ -146,16 +146,11 @@ class Bucket:
             self.delete([PROBE])
         return not ignored
 
-    def replace(self, name: str, content: bytes, version: str) -> bool:
-        """Write an object if it still has that version (``If-Match``); else return False. Raises Unsupported."""
-        return self._change(name, version, content)
+    def replace(self, name: str, content: bytes | None, version: str) -> bool:
+        """Write an object, or delete it (None), if it still has that version; else return False. Raises Unsupported.
 
-    def delete_version(self, name: str, version: str) -> bool:
-        """Delete an object if it still has that version; else return False. Raises Unsupported without conditions."""
-        return self._change(name, version, None)
-
-    def _change(self, name: str, version: str, content: bytes | None) -> bool:
-        """Write, or delete, an object of this version; https://cloud.google.com/storage/docs/request-preconditions."""
+        ``If-Match`` of S3, and https://cloud.google.com/storage/docs/request-preconditions.
+        """
         protocols = {self.fs.protocol} if isinstance(self.fs.protocol, str) else set(self.fs.protocol)
         if not protocols & {"s3", "gs"}:
             raise Unsupported
@@ -168,11 +163,9 @@ class Bucket:
                 elif content is None:
                     self.fs.call("DELETE", "b/{}/o/{}", bucket, key, ifGenerationMatch=version)
                 else:
-                    call, upload = (
-                        f"{self.fs._location}/upload/storage/v1/b/{{}}/o",
-                        {"uploadType": "media", "name": key},
-                    )
-                    self.fs.call("POST", call, bucket, data=content, ifGenerationMatch=version, **upload)
+                    upload: dict[str, Any] = {"uploadType": "media", "name": key, "data": content}
+                    address = f"{self.fs._location}/upload/storage/v1/b/{{}}/o"
+                    self.fs.call("POST", address, bucket, ifGenerationMatch=version, **upload)
             except (FileExistsError, FileNotFoundError):  # gcsfs raises these for 412 and 404
                 return False
             except OSError as problem:  # s3fs wraps botocore's errors

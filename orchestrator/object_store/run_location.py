@@ -116,7 +116,7 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
     last = bucket.read(ATTEMPT)
     if last is None or last not in (read_or_none(folder / ATTEMPT) or b"").split(b"\n"):
         _put_aside(folder, bucket.url, say)
-    safe_write.make_private(folder)
+    _make_private(folder)
     for pause in STALE_PAUSES_S:
         remote = list_run(bucket)
         _move_damaged(folder, remote, say)
@@ -129,6 +129,12 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
     safe_write.write(folder / ATTEMPT, b"\n".join([attempt.encode(), last or b""]))  # the next line may fail
     bucket.write(ATTEMPT, attempt.encode())
     return remote
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder that only its owner can access, and restrict it if it exists."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
 
 
 def _move_damaged(folder: Path, remote: Collection[str], say: Callable[[str], None]) -> None:
@@ -152,7 +158,7 @@ def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
 
 def _refresh_view(bucket: Bucket, folder: Path) -> None:
     """Update a reader's copy from the bucket, listing again if a merge happened in between."""
-    safe_write.make_private(folder)
+    _make_private(folder)
     with _reader_lock(folder):
         for pause in STALE_PAUSES_S:
             remote = list_run(bucket)
@@ -184,7 +190,8 @@ def _fetch(bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject]) ->
             complete = False
             continue
         path = folder / name
-        safe_write.make_folders(path.parent)
+        for parent in reversed(Path(name).parents):
+            safe_write.make_folder(folder / parent)
         safe_write.write(path, content)
         if (modified := objects[name].modified) is not None:
             os.utime(path, (modified, modified))

@@ -86,17 +86,14 @@ class Uploader:
     def __init__(self, bucket: Bucket, folder: Path, lock: WriterLock, remote: Mapping[str, StoredObject]) -> None:
         """``remote`` are the objects of the bucket; a part whose local size differs is uploaded again."""
         self.bucket, self.folder, self.lock, self.patience = bucket, folder, lock, UPLOAD_TIMEOUT_S
-        self.remote_names = set(remote)
-        states = {name: _file_state(folder / name) for name in filter(parse_part, remote)}
-        self._uploaded_states = {name: s for name, s in states.items() if s and s[1] == remote[name].size}
-        """File -> time and size when it was uploaded."""
+        states = {name: _file_state(folder / name) if parse_part(name) else None for name in remote}
+        self._uploaded = {name: s if s and s[1] == remote[name].size else None for name, s in states.items()}
+        """Object -> time and size of its file when it was uploaded; None if that is not known."""
         self._compared_at = self._commands_at = 0.0
         self._closing = threading.Event()
-        self._failed: RunFolderError | None = None
-        """The failure of the last round."""
-        self._failures = 0
-        """Rounds that failed since the last successful one."""
-        self._complete = False
+        self._fault = RunFolderError(f"the upload to {bucket.url} ended with the fault shown above")
+        self._unsent: RunFolderError | None = self._fault
+        """Why the bucket does not have everything."""
         self._thread = threading.Thread(target=self._work, name="bucket-upload", daemon=True)
 
     def start(self) -> None:
@@ -107,9 +104,7 @@ class Uploader:
         """Upload the rest; return the failure, or None if the bucket has everything."""
         self._closing.set()
         self._thread.join()
-        if self._complete:
-            return None
-        return self._failed or RunFolderError(f"the upload to {self.bucket.url} ended with the fault shown above")
+        return self._unsent
 
     def upload_round(self, everything: bool) -> bool:
         """Upload pending parts, and changed files if ``everything`` or their interval has passed.
@@ -117,7 +112,7 @@ class Uploader:
         Return True if something was written. Raises RunFolderError if the lock is lost, BucketError if the bucket fails.
         """
         local = shared_files(self.folder)
-        new = sorted((name for name in local if parse_part(name) and name not in self.remote_names), key=_upload_order)
+        new = sorted((name for name in local if parse_part(name) and name not in self._uploaded), key=_upload_order)
         removed = self._removed(local)
         compare = everything or bool(new) or time.monotonic() - self._compared_at >= SMALL_FILES_INTERVAL_S
         changed = self._changed(local) if compare else []
@@ -136,15 +131,17 @@ class Uploader:
             if not parse_part(name):
                 self._replace(name)
         self.bucket.delete(removed)  # after the checksums, which record the removal, and after merged parts
-        self.remote_names -= set(removed)
+        for name in removed:
+            del self._uploaded[name]
         return True
 
     def forget_lost_parts(self) -> set[str]:
         """Return uploaded parts that the bucket has lost; they become pending again."""
-        uploaded = set(filter(parse_part, shared_files(self.folder))) & self.remote_names
+        uploaded = set(filter(parse_part, shared_files(self.folder))) & self._uploaded.keys()
         unlisted = sorted(uploaded - self.bucket.list_objects().keys())
         absent = {name for name in unlisted if self.bucket.stat(name) is None}
-        self.remote_names -= absent
+        for name in absent:
+            del self._uploaded[name]
         return absent
 
     def fetch_commands(self) -> None:
@@ -170,7 +167,7 @@ class Uploader:
             if stored is None:
                 raise BucketError(f"{self.bucket.url}/{name} was refused by the service as taken, and is not there")
             raise RunFolderError(f"{self.bucket.url}/{name} was written by another process, so this one stops")
-        self._note_upload(name, state)
+        self._uploaded[name] = state
         return True
 
     def _replace(self, name: str) -> None:
@@ -181,58 +178,50 @@ class Uploader:
         if name != checksums.NAME and self._changed([checksums.NAME]):
             self._replace(checksums.NAME)
         self.bucket.write(name, content)
-        self._note_upload(name, state)
-
-    def _note_upload(self, name: str, state: tuple[int, int] | None) -> None:
-        self.remote_names.add(name)
-        if state is not None:
-            self._uploaded_states[name] = state
+        self._uploaded[name] = state
 
     def _changed(self, local: Iterable[str]) -> list[str]:
         """Return changed files, and parts from which an episode was removed."""
-        candidates = (name for name in local if not parse_part(name) or name in self.remote_names)
-        return [name for name in candidates if self._uploaded_states.get(name) != _file_state(self.folder / name)]
+        candidates = (name for name in local if not parse_part(name) or name in self._uploaded)
+        return [name for name in candidates if self._uploaded.get(name) != _file_state(self.folder / name)]
 
     def _removed(self, local: Iterable[str]) -> list[str]:
         """Return objects whose files this package has removed, merged or moved aside, episodes first."""
-        absent = {name for name in self.remote_names.difference(local) if is_shared(name)}
+        absent = {name for name in self._uploaded.keys() - set(local) if is_shared(name)}
         sums = checksums.read_sums(self.folder) if absent else {}
         return sorted(name for name in absent if checksums.GONE in sums.get(name, ()))
 
     def _work(self) -> None:
-        last_success = time.monotonic()
+        last_success, pause = time.monotonic(), ROUND_INTERVAL_S
         while True:
-            self._closing.wait(self._pause() if self._failed else ROUND_INTERVAL_S)
+            self._closing.wait(pause)
             closing = self._closing.is_set()
             try:
                 if not closing and time.monotonic() - self._commands_at >= COMMANDS_INTERVAL_S:
                     self.fetch_commands()
-                done = not self.upload_round(everything=closing) and closing and not self.forget_lost_parts()
-                last_success, self._failed, self._failures = time.monotonic(), None, 0
-                if done:
-                    self._complete = True
+                if not self.upload_round(everything=closing) and closing and not self.forget_lost_parts():
+                    self._unsent = None
                     return
+                last_success, pause, self._unsent = time.monotonic(), ROUND_INTERVAL_S, self._fault
             except (BucketError, OSError) as problem:
-                self._report_failure(problem)
+                pause = self._report_failure(problem, pause)
                 if closing and (isinstance(problem, OSError) or time.monotonic() - last_success >= self.patience):
                     return  # waiting does not repair a local disk
                 if closing:
-                    time.sleep(min(self._pause(), self.patience / 4))
+                    time.sleep(min(pause, self.patience / 4))
             except RunFolderError as error:
-                self._failed = error
+                self._unsent = error
                 return
 
-    def _pause(self) -> float:
-        """Return the seconds before the next try, doubled after each failure up to a limit."""
-        pause: float = RETRY_PAUSE_S * 2 ** max(0, self._failures - 1)
-        return min(pause, LONGEST_PAUSE_S)
-
-    def _report_failure(self, problem: BucketError | OSError) -> None:
+    def _report_failure(self, problem: BucketError | OSError, pause: float) -> float:
+        """Say the first failure in a row, and return the seconds before the next try: twice those of the last one."""
+        is_first = self._unsent is self._fault
         if isinstance(problem, OSError):
             problem = BucketError(f"{self.folder} cannot be read or written ({problem.strerror})")
-        if not self._failures:
+        if is_first:
             print(f"{problem}; the sweep continues, and the upload is retried", file=sys.stderr, flush=True)
-        self._failed, self._failures = problem, min(self._failures + 1, 10)
+        self._unsent = problem
+        return RETRY_PAUSE_S if is_first else min(2 * pause, LONGEST_PAUSE_S)
 
 
 def read_or_none(path: Path) -> bytes | None:

@@ -85,10 +85,7 @@ class WriterLock:
         try:
             version = self.bucket.version(LOCK)
             self.check()
-            if self.conditional:
-                self.bucket.delete_version(LOCK, version)
-            else:
-                self.bucket.delete([LOCK])
+            self._change(None, version)
         except (RunFolderError, Unsupported):
             return  # another driver has the lock, or the bucket does not answer
 
@@ -104,20 +101,21 @@ class WriterLock:
             return True  # the response to our own write was lost, and the write was repeated
         if old is not None and not self._wait_for_silence(old, say):
             return False
-        if self.conditional and not self.bucket.replace(LOCK, self._content(), version):
-            return self._is_ours()
-        if not self.conditional:
-            self.bucket.write(LOCK, self._content())
+        if not self._change(self._content(), version):
+            current = read_holder(self.bucket)
+            if current is not None and current.get("attempt") != self.attempt:
+                raise RunFolderError(_refusal(self.bucket, current))
+            return current is not None
         if old is not None:
             say(f"{self.bucket.url}: the lock of {describe_holder(old)} is taken over because that process is gone")
         return True
 
-    def _is_ours(self) -> bool:
-        """Return True if this writer has the lock, False if it is gone. Raises RunFolderError if another driver has it."""
-        current = read_holder(self.bucket)
-        if current is not None and current.get("attempt") != self.attempt:
-            raise RunFolderError(_refusal(self.bucket, current))
-        return current is not None
+    def _change(self, content: bytes | None, version: str) -> bool:
+        """Replace the lock, or delete it (None), if it has this version; without conditional writes, always."""
+        if self.conditional:
+            return self.bucket.replace(LOCK, content, version)
+        self.bucket.delete([LOCK]) if content is None else self.bucket.write(LOCK, content)
+        return True
 
     def _read_lock(self) -> tuple[str, dict[str, Any] | None]:
         """Return the lock's version and the fields of that version."""
@@ -139,9 +137,7 @@ class WriterLock:
         version = self.bucket.version(LOCK)
         self.check()
         self._renewals += 1
-        if not self.conditional:
-            self.bucket.write(LOCK, self._content())
-        elif version and not self.bucket.replace(LOCK, self._content(), version):
+        if version and not self._change(self._content(), version):
             self.check()
 
     def _content(self) -> bytes:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from orchestrator.object_store import run_location, uploader
-from orchestrator.object_store.bucket import Bucket, BucketError
+from orchestrator.object_store.bucket import Bucket
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.object_store.test_object_store import stored_ids, switch_machine, write_parts
 from tests.orchestrator.storage.test_episode_store import checked_ids
@@ -52,17 +52,6 @@ def test_lost_writes_are_repeated(url, service, tmp_path, monkeypatch):
     switch_machine(monkeypatch, tmp_path, "other")
     with run_location.open_location(url, str) as location:
         assert {path.name for path in (location.folder / "episodes").iterdir()} == {"part-00000001-00000004.parquet"}
-
-
-def test_lost_write_is_an_error(url, service):
-    bucket = Bucket(url)
-    bucket.write("plan.json", b"old")
-    service.faults.lost = lambda path: True
-    for change in (bucket.write, bucket.create):
-        with pytest.raises(BucketError, match="was accepted by the service and is not there"):
-            change(f"{change.__name__}.json", b"new")
-    with pytest.raises(BucketError, match=r"plan\.json was accepted"):
-        bucket.write("plan.json", b"new")
 
 
 def test_listing_that_is_older_than_a_merge_hides_no_episode(url, service, tmp_path, monkeypatch):

@@ -49,12 +49,12 @@ def open_bucket(monkeypatch, protocol, fault: Exception | None = None) -> Bucket
 def test_each_service_writes_only_under_its_condition(monkeypatch):
     s3, gcs = open_bucket(monkeypatch, ("s3", "s3a")), open_bucket(monkeypatch, ("gs", "gcs"))
 
-    assert s3.replace("lock", b"new", "v1") and s3.delete_version("lock", "v2")
+    assert s3.replace("lock", b"new", "v1") and s3.replace("lock", None, "v2")
     assert s3.fs.requests == [
         (("put_object",), {"Bucket": "b", "Key": "run/lock", "Body": b"new", "IfMatch": "v1"}),
         (("delete_object",), {"Bucket": "b", "Key": "run/lock", "IfMatch": "v2"}),
     ]
-    assert gcs.replace("lock", b"new", "7") and gcs.delete_version("lock", "8")
+    assert gcs.replace("lock", b"new", "7") and gcs.replace("lock", None, "8")
     upload = {"uploadType": "media", "name": "run/lock", "data": b"new", "ifGenerationMatch": "7"}
     assert gcs.fs.requests == [
         (("POST", "https://storage.example/upload/storage/v1/b/{}/o", "b"), upload),
@@ -73,7 +73,7 @@ REFUSALS = [
 def test_a_refused_condition_changes_nothing_and_is_no_error(monkeypatch, protocol, fault):
     refusing = open_bucket(monkeypatch, protocol, fault)
 
-    assert refusing.replace("lock", b"", "v") is False and refusing.delete_version("lock", "v") is False
+    assert refusing.replace("lock", b"", "v") is refusing.replace("lock", None, "v") is False
 
 
 def test_a_service_without_conditions_is_noticed_before_two_drivers_write(monkeypatch):
@@ -81,6 +81,4 @@ def test_a_service_without_conditions_is_noticed_before_two_drivers_write(monkey
     for without in (open_bucket(monkeypatch, "s3", fault), open_bucket(monkeypatch, "file")):
         with pytest.raises(Unsupported):
             without.replace("lock", b"", "v")
-        with pytest.raises(Unsupported):
-            without.delete_version("lock", "v")
         assert not without.supports_conditions()

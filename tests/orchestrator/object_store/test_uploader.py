@@ -66,8 +66,7 @@ def put(folder, *names: str, content: bytes = b"x") -> None:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         safe_write.temporary_path(folder / name).write_bytes(content)
-        checksums.record_sums(folder, [folder / name])
-        safe_write.publish(folder / name)
+        checksums.publish(folder, folder / name)
 
 
 def test_a_round_writes_sums_first_then_parts_then_files_and_the_next_one_nothing(uploading, bucket, folder):
