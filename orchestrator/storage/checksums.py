@@ -27,15 +27,17 @@ GONE = "0" * 64
 LARGEST = 1 << 30
 """Most bytes of a file that is not a part; the keys of a million episodes take some ten million."""
 KEPT_SUMS = 4
-"""Sums of a replaced file that stay: its own, and those of writers that were killed before the file had its name."""
+"""Sums of a replaced file that count: its own, and those of writers that were killed before the file had its name."""
 
 Sums = Mapping[str, tuple[str, ...]]
 """``episodes/part-00000001.parquet`` -> the sums that its bytes may have, oldest first; ``GONE`` is last if it was removed."""
 
 
-def record_sums(folder: Path, files: Iterable[Path]) -> None:
-    """Append the sums of files that are about to be published, and flush them. Raises OSError."""
+def publish(folder: Path, *files: Path) -> None:
+    """Record the sums of prepared files, and give the files their names in this order. Raises OSError."""
     _append(folder, {path.relative_to(folder).as_posix(): hash_file(safe_write.temporary_path(path)) for path in files})
+    for path in files:
+        safe_write.publish(path)
 
 
 def record_removals(folder: Path, files: Iterable[Path]) -> None:
@@ -52,26 +54,16 @@ def _append(folder: Path, sums: Mapping[str, str]) -> None:
     safe_write.append(folder / NAME, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode("ascii"))
 
 
-def drop_stale_sums(folder: Path) -> None:
-    """Shorten the list of replaced files. The caller must hold the folder's lock."""
-    sums = read_sums(folder)
-    if any(len(digests) > KEPT_SUMS for digests in sums.values()):
-        lines = [f"{digest}  {name}\n" for name, digests in sums.items() for digest in digests[-KEPT_SUMS:]]
-        safe_write.write(folder / NAME, "".join(lines).encode("ascii"))
-
-
 def write(path: Path, content: bytes) -> None:
     """Replace a file at the top of a run folder and record its sum. Raises OSError."""
     safe_write.prepare(path, content)
-    record_sums(path.parent, [path])
-    safe_write.publish(path)
+    publish(path.parent, path)
 
 
 def write_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **options: Any) -> None:
     """Replace a Parquet file and record its sum; ``options`` go to polars' ``write_parquet``. Raises OSError or PolarsError."""
     safe_write.prepare_table(path, frame, **options)
-    record_sums(path.parent, [path])
-    safe_write.publish(path)
+    publish(path.parent, path)
 
 
 def read_verified(path: Path) -> bytes:
@@ -86,14 +78,22 @@ def read_verified(path: Path) -> bytes:
 
 def damaged_files(folder: Path) -> list[str]:
     """Return the names of files at the top of a run folder whose bytes have another sum."""
-    damaged = []
-    for name in read_sums(folder):
-        if "/" not in name and os.path.lexists(folder / name):
-            try:
-                read_verified(folder / name)
-            except OSError:
-                damaged.append(name)
-    return sorted(damaged)
+    listed = [name for name in read_sums(folder) if "/" not in name and os.path.lexists(folder / name)]
+    return sorted(name for name in listed if not _is_whole(folder / name))
+
+
+def missing_files(folder: Path) -> list[str]:
+    """Return the names of files at the top of a run folder that have a sum and are gone."""
+    listed = {name: digests for name, digests in read_sums(folder).items() if "/" not in name and digests[-1] != GONE}
+    return [name for name in listed if not (folder / name).exists()]
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        read_verified(path)
+    except OSError:
+        return False
+    return True
 
 
 def read_sums(folder: Path) -> Sums:
@@ -118,7 +118,7 @@ def parse_sums(content: bytes) -> Sums:
         digests = sums.setdefault(match[2], {})
         digests.pop(match[1], None)  # the newest is last
         digests[match[1]] = None
-    return {name: tuple(digests) for name, digests in sums.items()}
+    return {name: tuple(digests)[-KEPT_SUMS:] for name, digests in sums.items()}
 
 
 def hash_file(path: Path) -> str:

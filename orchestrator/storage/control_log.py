@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -30,19 +30,15 @@ NAME = re.compile(r"[0-9]{19}-[0-9a-f]{12}\.json")
 """Name of a command's file: nanoseconds since 1970, which order the commands, and random digits."""
 LARGEST = 1 << 20
 """Most bytes of a command's file."""
-MAX_BATCH = 256
-"""Most commands that are executed at once; the others wait for the next call of ``take_commands``."""
 ALL, JUDGE = "all", "judge"
 """Targets: everything, and the judge's workers; a cell is named by three parts, so it cannot have these names."""
 UNDO = {"pause": "resume", "cancel": "restore", "drain": "undrain"}
-VERBS = ("pause", "resume", "cancel", "restore", "drain", "undrain")
 HOLDS = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "restore": "restored"}
 """Verb for cells -> what they are afterwards."""
 REMOVED = {
     "set": "ctl set is gone (last in 0.2.0); stop the run, edit its sweep, and run it again with --update",
     "requeue": "ctl requeue is gone (last in 0.2.0); `run --retry failed` plays failed episodes again",
 }
-"""Verb of an earlier version -> why it is refused; logs of that version still hold them."""
 log = logging.getLogger(__name__)
 
 Text = Annotated[str, Field(max_length=300)]
@@ -53,8 +49,8 @@ class Command(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True)
 
-    verb: Text
-    target: Text
+    verb: Literal["pause", "resume", "cancel", "restore", "drain", "undrain"]
+    target: Annotated[Text, Field(min_length=1)]
     """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]] with ``*``; for ``drain`` a node."""
     who: Text = ""
     host: Text = ""
@@ -69,12 +65,6 @@ class Command(BaseModel):
     def __str__(self) -> str:
         """Return the command as typed: ``cancel u3/*/hint``."""
         return f"{self.verb} {self.target}"
-
-    def why_not(self) -> str:
-        """Return why no driver executes it; empty if one may."""
-        if self.verb in VERBS:
-            return ""
-        return REMOVED.get(self.verb, f"ctl does not know {self.verb}; type one of {', '.join(VERBS)}")
 
 
 class LogEntry(BaseModel):
@@ -159,14 +149,14 @@ def parse_command(verb: str, target: str) -> Command:
     """Return a command from the user of this process. Raises RunFolderError if verb or target is invalid."""
     if not target and verb in ("pause", "resume", "restore"):
         target = ALL
+    verbs = [verb for pair in UNDO.items() for verb in pair]
+    if verb not in verbs:
+        raise RunFolderError(REMOVED.get(verb, f"ctl does not know {verb}; type one of {', '.join(verbs)}"))
     sender = {"who": _user(), "host": socket.gethostname(), "asked": _now()}
     try:
-        command = Command.model_validate({"verb": verb, "target": target, **sender})
+        return Command.model_validate({"verb": verb, "target": target, **sender})
     except ValidationError:
-        raise RunFolderError(f"{verb[:20]} takes a target of at most 300 characters") from None
-    if reason := command.why_not() or ("" if target else f"{verb} takes a target; --help says which"):
-        raise RunFolderError(reason)
-    return command
+        raise RunFolderError(f"{verb} takes a target of 1 to 300 characters; --help says which") from None
 
 
 def command_file(command: Command) -> tuple[str, bytes]:
@@ -186,7 +176,7 @@ def send_command(folder: Path, command: Command) -> str:
 def waiting_commands(folder: Path) -> list[str]:
     """Return the names of the waiting command files, oldest first."""
     try:
-        return sorted(path.name for path in (folder / INBOX).iterdir() if NAME.fullmatch(path.name))[:MAX_BATCH]
+        return sorted(path.name for path in (folder / INBOX).iterdir() if NAME.fullmatch(path.name))
     except OSError:
         return []
 
@@ -257,7 +247,7 @@ def _take_command(folder: Path, name: str, execute: Callable[[Command], tuple[st
         with suppress(OSError):
             safe_write.move_aside(folder, path)
         return LogEntry(name=name, command=None, taken=_now(), refused=True, effect=f"set aside in damaged/: {why}")
-    effect, refused = (reason, True) if (reason := command.why_not()) else execute(command)
+    effect, refused = execute(command)
     return LogEntry(name=name, command=command, taken=_now(), effect=effect, refused=refused)
 
 

@@ -118,8 +118,7 @@ class EpisodeStore:
             remaining = rows.filter(~pl.col("key").is_in(list(keys)))
             if remaining.height < rows.height:
                 safe_write.prepare_table(path, remaining, **COMPRESSION, metadata=METADATA["episodes"])
-                checksums.record_sums(self.folder, [path])
-                safe_write.publish(path)
+                checksums.publish(self.folder, path)
 
     def compact(self) -> None:
         """Merge neighboring small parts.
@@ -167,15 +166,17 @@ class EpisodeStore:
 
     def _commit(self, part: Part, frames: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> None:
         """Write a part; the rename of its episodes, after its options and turns, is the commit."""
-        paths = {
-            table: self.folder / table / part.name for table in ("options", "turns", "episodes") if table in frames
-        }
-        for table, path in paths.items():
-            safe_write.make_folder(path.parent)  # somebody may have removed it
-            safe_write.prepare_table(path, frames[table], **COMPRESSION, metadata=METADATA[table])
-        checksums.record_sums(self.folder, paths.values())
-        for path in paths.values():
-            safe_write.publish(path)
+        tables = [table for table in ("options", "turns", "episodes") if table in frames]
+        write_part(self.folder, part, {table: frames[table] for table in tables})
+
+
+def write_part(folder: Path, part: Part, frames: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> None:
+    """Write a part's files, prepare all, and name them in the order of the tables. Raises OSError."""
+    paths = {table: folder / table / part.name for table in frames}
+    for table, path in paths.items():
+        safe_write.make_folder(path.parent)
+        safe_write.prepare_table(path, frames[table], **COMPRESSION, metadata=METADATA[table])
+    checksums.publish(folder, *paths.values())
 
 
 def _group_small(files: PartFiles) -> list[list[Part]]:

@@ -15,26 +15,20 @@ TRIES = 10
 def late_scan(schema: pl.Schema, scan: Callable[[], pl.LazyFrame]) -> pl.LazyFrame:
     """Return a lazy frame that calls ``scan()`` when it is collected; columns and predicates are pushed down."""
 
+    def read(columns: list[str] | None, predicate: pl.Expr | None, count: int | None) -> pl.DataFrame:
+        frame = scan() if count is None else scan().head(count)
+        frame = frame if predicate is None else frame.filter(predicate)
+        return (frame if columns is None else frame.select(columns)).collect()
+
     def rows(
         columns: list[str] | None, predicate: pl.Expr | None, count: int | None, batch: int | None
     ) -> Iterator[pl.DataFrame]:
-        yield _collect(lambda: _push_down(scan(), columns, predicate, count))
+        for left in reversed(range(TRIES)):
+            try:
+                yield read(columns, predicate, count)
+                return
+            except FileNotFoundError:
+                if not left:
+                    raise
 
     return register_io_source(rows, schema=schema)
-
-
-def _push_down(
-    frame: pl.LazyFrame, columns: list[str] | None, predicate: pl.Expr | None, count: int | None
-) -> pl.LazyFrame:
-    frame = frame if count is None else frame.head(count)
-    frame = frame if predicate is None else frame.filter(predicate)
-    return frame if columns is None else frame.select(columns)
-
-
-def _collect(scan: Callable[[], pl.LazyFrame]) -> pl.DataFrame:
-    for _ in range(TRIES - 1):
-        try:
-            return scan().collect()
-        except FileNotFoundError:
-            continue
-    return scan().collect()

@@ -56,31 +56,22 @@ class LoadedWeights:
         if not weights or (before and same_weights(before, weights)):
             return ""
         if before:
-            return (
-                f"a worker loaded {shorten(weights)} of {model.source}, but {self.folder} was played with {shorten(before)};"
-                f" {_remedy(model, before, 'run the same command again')}"
-            )
-        self.models[model.name] = {"source": model.source, "revision": model.revision, "weights": weights}
-        checksums.write(self.folder / FILE, to_json(self.models))
+            return self._refusal(model, before, weights, "run the same command again")
+        self._write({**self.models, model.name: Weights(source=model.source, revision=model.revision, weights=weights)})
         return ""
 
     def forget(self, models: Collection[str]) -> None:
         """Drop the records of these models, which have no stored episode, so that other weights may be loaded for them."""
-        if dropped := self.models.keys() & set(models):
-            self.models = {name: weights for name, weights in self.models.items() if name not in dropped}
-            checksums.write(self.folder / FILE, to_json(self.models))
+        if self.models.keys() & set(models):
+            self._write({name: weights for name, weights in self.models.items() if name not in models})
 
     def mismatch(self, model: ModelSpec) -> str:
         """Return why this machine cannot continue with the recorded weights, and what to type; empty if it can."""
-        if not (before := self._recorded(model)) or same_weights(before, weights_identity(self.pin(model))):
+        before = self._recorded(model)
+        if not before or same_weights(before, weights_identity(self.pin(model))):
             return ""
-        if not (local := weights_identity(model)):
-            return ""
-        return (
-            f"{self.folder} was played with {shorten(before)} of {model.name}, but {model.source} has {shorten(local)} on this"
-            f" machine; {_remedy(model, before, f'type `hf download {model.source} --revision {before}`')},"
-            " or pass another --output"
-        )
+        remedy = f"type `hf download {model.source} --revision {before}`"
+        return self._refusal(model, before, local, remedy) if (local := weights_identity(model)) else ""
 
     def differs_from(self, other: Self, model: ModelSpec) -> bool:
         """Return True if both runs have loaded the model, but with different weights."""
@@ -90,12 +81,21 @@ class LoadedWeights:
     def _recorded(self, model: ModelSpec) -> str:
         """Return the recorded weights; empty if there are none, or if the entry's source or revision has changed since."""
         record = self.models.get(model.name)
-        same = (
-            record is not None
-            and model.is_local
-            and (record["source"], record["revision"]) == (model.source, model.revision)
+        if record is None or not model.is_local:
+            return ""
+        same = (record["source"], record["revision"]) == (model.source, model.revision)
+        return record["weights"] if same else ""
+
+    def _refusal(self, model: ModelSpec, before: str, now: str, for_hub: str) -> str:
+        remedy = for_hub if comes_from_hub(model) and COMMIT.fullmatch(before) else "restore its files"
+        return (
+            f"{self.folder} was played with {shorten(before)} of {model.name}, but {model.source} has {shorten(now)} on this"
+            f" machine; {remedy}, or pass another --output"
         )
-        return record["weights"] if record is not None and same else ""
+
+    def _write(self, models: dict[str, Weights]) -> None:
+        self.models = models
+        checksums.write(self.folder / FILE, to_json(models))
 
 
 def read_weights(folder: Path) -> dict[str, Weights]:
@@ -110,7 +110,3 @@ def shorten(weights: str) -> str:
     """Return ``revision 0123456789ab``, or ``weights sha256:0123456789ab.01234567`` for a folder."""
     parts = (part[:19] + part[71:80] if part.startswith("sha256:") else part[:12] for part in weights.split("+"))
     return f"{'weights' if 'sha256:' in weights else 'revision'} {'+'.join(parts)}"
-
-
-def _remedy(model: ModelSpec, before: str, for_hub: str) -> str:
-    return for_hub if comes_from_hub(model) and COMMIT.fullmatch(before) else "restore its files"

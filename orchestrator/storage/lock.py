@@ -51,13 +51,9 @@ def acquire(folder: Path, role: str) -> None:
 
 def release(folder: Path, role: str) -> None:
     """Release a role; the last one releases the lock."""
-    path = real_path(folder)
-    if path not in _holdings:
-        return
-    handle, roles = _holdings[path]
+    handle, roles = _holdings.get(path := real_path(folder), (-1, {role}))
     roles.discard(role)
-    if not roles:
-        del _holdings[path]
+    if not roles and _holdings.pop(path, None):
         os.close(handle)
 
 
@@ -75,8 +71,10 @@ def holder(folder: Path) -> dict[str, Any] | None:
     """Return host, pid and start time of the process that writes in the folder; None if there is none."""
     try:
         handle = os.open(folder / NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return _remote_holder(folder)
+    except OSError:  # a local copy of a remote run has no lock
+        with contextlib.suppress(OSError):
+            return parse_holder(regular.read_bytes(folder / WRITER, LARGEST)) or None
+        return None
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -89,19 +87,19 @@ def holder(folder: Path) -> dict[str, Any] | None:
 
 
 def _lock_file(folder: Path) -> int:
+    """Return the handle of the folder's locked file, which names this process. Raises RunFolderError."""
+    handle = -1
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # replies and logs are private to the owner
         handle = safe_write.open_file(folder / NAME, os.O_RDWR)
-    except OSError as problem:
-        raise RunFolderError(f"{folder} cannot be a run folder ({problem.strerror}); pass another --output") from None
-    try:
         _lock_exclusively(handle)
     except OSError as problem:
-        sentence = f"{folder} cannot be locked ({problem.strerror}); pass an --output on a file system that has flock"
+        sentence = f"{folder} cannot be a run folder ({problem.strerror}); pass another --output"
         if isinstance(problem, BlockingIOError):
             name = describe_holder(current) if (current := _read_handle(handle)) else "another process"
             sentence = f"{folder} is in use by {name}; wait for it, stop it, or pass another --output"
-        os.close(handle)
+        if handle >= 0:
+            os.close(handle)
         raise RunFolderError(sentence) from None
     started = datetime.now(UTC).isoformat(timespec="seconds")
     os.ftruncate(handle, 0)
@@ -120,17 +118,7 @@ def _lock_exclusively(handle: int) -> None:
 
 def _read_handle(handle: int) -> dict[str, Any]:
     """Return the holder's fields; empty until the holder has written them."""
-    try:
-        return parse_holder(os.pread(handle, LARGEST, 0))
-    except OSError:
-        return {}
-
-
-def _remote_holder(folder: Path) -> dict[str, Any] | None:
-    try:
-        return parse_holder(regular.read_bytes(folder / WRITER, LARGEST)) or None
-    except OSError:
-        return None
+    return parse_holder(os.pread(handle, LARGEST, 0))
 
 
 def parse_holder(content: bytes) -> dict[str, Any]:

@@ -46,18 +46,10 @@ def _find_faults(folder: Path, at_rest: bool) -> dict[str, str]:
     if at_rest:
         tables = {name: name.partition("/")[0] for name in missing_parts(folder)}
         parts = {name if (folder / table).is_dir() else f"{table}/" for name, table in tables.items()}
-        faults = dict.fromkeys(parts.union(_missing_files(folder)), MISSING) | faults
+        faults = dict.fromkeys(parts.union(checksums.missing_files(folder)), MISSING) | faults
     if not checksums.read_sums(folder) and any(folder.glob("*/part-*.parquet")):
         faults[checksums.NAME] = NO_SUMS
     return faults
-
-
-def _missing_files(folder: Path) -> list[str]:
-    return [
-        name
-        for name, digests in checksums.read_sums(folder).items()
-        if "/" not in name and digests[-1] != checksums.GONE and not (folder / name).exists()
-    ]
 
 
 def put_aside_unmended(folder: Path) -> None:
@@ -65,7 +57,7 @@ def put_aside_unmended(folder: Path) -> None:
 
     Call it at the end of an attempt; the caller must hold the folder's lock.
     """
-    names = sorted({*checksums.damaged_files(folder), *_missing_files(folder)})
+    names = sorted({*checksums.damaged_files(folder), *checksums.missing_files(folder)})
     checksums.record_removals(folder, [folder / name for name in names])
     for name in names:
         log.warning("%s was damaged or missing, and this run cannot rewrite it", name)

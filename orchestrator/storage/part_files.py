@@ -65,7 +65,7 @@ class PartFiles:
     bad: list[Path]
     """Unusable files, and the other files of the same parts."""
     lone: list[Path]
-    """Turns and options whose episodes were never committed, as after a crash between the renames."""
+    """Turns and options whose episodes were not committed, as after a crash between the renames."""
     merged: list[Part]
     """The parts that a merge has replaced."""
     optional: frozenset[str]
@@ -88,6 +88,8 @@ def hold_parts(folders: Iterable[Path]) -> Iterator[None]:
 
     The files are kept open, so that they can be read without their names.
     """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with contextlib.ExitStack() as stack:
         for folder in {*folders} - _held.keys() if HANDLES.is_dir() else ():
             _held[folder] = _open_parts(folder, stack)
@@ -97,17 +99,12 @@ def hold_parts(folders: Iterable[Path]) -> Iterator[None]:
 
 def _open_parts(folder: Path, stack: contextlib.ExitStack) -> PartFiles:
     """Open the files of a listing; list again if a writer merged some meanwhile."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     for _ in range(TRIES):
         files = list_parts(folder)
         paths = [path for table in TABLES for path in files.paths(table, files.parts)]
         paths += files.paths("verdicts", files.verdicts)
-        with contextlib.ExitStack() as opened:
-            try:
-                handles = {path: f"{HANDLES}/{opened.enter_context(open(path, 'rb')).fileno()}" for path in paths}
-            except FileNotFoundError:
-                continue
+        with contextlib.ExitStack() as opened, contextlib.suppress(FileNotFoundError):
+            handles = {path: f"{HANDLES}/{opened.enter_context(open(path, 'rb')).fileno()}" for path in paths}
             if list_parts(folder) == files:
                 stack.push(opened.pop_all())
                 return replace(files, handles=handles)
@@ -131,33 +128,26 @@ def list_parts(folder: Path) -> PartFiles:
 
 def _list_once(folder: Path) -> PartFiles:
     """List episodes before turns, since a writer publishes them last, and read the sums at the end: they precede the files."""
-    schemas = {"verdicts": VERDICTS, **TABLES}
+    schemas = {**TABLES, "verdicts": VERDICTS}
     names = {table: {path.name for path in (folder / table).glob("*.parquet")} for table in schemas}
     sums = checksums.read_sums(folder)
+    parts = {name: part for name in set().union(*names.values()) if (part := Part.parse(name))}
     good = {
-        table: {name for name in names[table] if is_usable(folder / table / name, schema, sums)}
+        table: {name for name in names[table] & parts.keys() if is_usable(folder / table / name, schema, sums)}
         for table, schema in schemas.items()
     }
-    parts = {name: part for name in set().union(*names.values()) if (part := Part.parse(name))}
     without_options = parts.keys() - names["options"] - {name.removeprefix("options/") for name in sums}
     complete = {parts[name] for name in good["episodes"] & good["turns"] & (good["options"] | without_options)}
-    of_episodes = set().union(*(names[table] for table in TABLES)) & parts.keys()
-    merged = _find_inside((parts[name] for name in of_episodes), complete)
+    merged = _find_inside({parts[name] for table in TABLES for name in names[table] & parts.keys()}, complete)
     counted = {part.name for part in (*complete, *merged)}
-    lone = {
-        name
-        for name in of_episodes - counted - names["episodes"]
-        if all(name in good[table] for table in TABLES if name in names[table])
-    }
-    uncounted = [(table, name) for table in TABLES for name in sorted(names[table] - counted)]
-    judged = good["verdicts"] & parts.keys()
+    of_no_use = {table: names[table] - counted for table in TABLES} | {"verdicts": names["verdicts"] - good["verdicts"]}
+    lone = {table: of_no_use[table] & parts.keys() - names["episodes"] for table in ("options", "turns")}
     return PartFiles(
         folder,
-        sorted(complete - set(merged)),
-        sorted(parts[name] for name in judged),
-        [folder / table / name for table, name in uncounted if name not in lone]
-        + [folder / "verdicts" / name for name in sorted(names["verdicts"] - judged)],
-        [folder / table / name for table, name in uncounted if name in lone],
+        sorted(complete.difference(merged)),
+        sorted(parts[name] for name in good["verdicts"]),
+        [folder / table / name for table in of_no_use for name in sorted(of_no_use[table] - lone.get(table, set()))],
+        [folder / table / name for table in lone for name in sorted(lone[table])],
         merged,
         frozenset(names["options"]),
     )
@@ -225,7 +215,7 @@ def mend(folder: Path) -> None:
     A crash may leave temporary files, turns without episodes, parts that a merge has replaced, and sums of files that never
     got their names.
     """
-    for place in [folder / table for table in (*TABLES, "verdicts") if (folder / table).is_dir()]:
+    for place in _places(folder, (*TABLES, "verdicts")):
         safe_write.flush_folder(place)  # makes every rename durable, also that of a part whose flush failed afterwards
         for stale in place.glob(f"part-*{safe_write.TEMPORARY}"):
             safe_write.remove(stale)
@@ -242,9 +232,13 @@ def mend(folder: Path) -> None:
 
 def delete_parts(folder: Path, parts: Iterable[Part], tables: Iterable[str] = TABLES) -> None:
     """Delete parts, episodes before turns, so that no reader sees an episode without turns."""
-    for place in [folder / table for table in tables if (folder / table).is_dir()]:
+    for place in _places(folder, tables):
         paths = [place / part.name for part in parts]
         checksums.record_removals(folder, paths)
         for path in paths:
             safe_write.remove(path)
         safe_write.flush_folder(place)
+
+
+def _places(folder: Path, tables: Iterable[str]) -> list[Path]:
+    return [folder / table for table in tables if (folder / table).is_dir()]

@@ -16,8 +16,6 @@ from orchestrator.storage import safe_write
 FILE = "progress.jsonl"
 MAX_BYTES = 64 << 20
 """Most bytes of the file that are read."""
-MAX_POINTS = 100_000
-"""Most points that are read; the longer a sweep takes, the less often it writes one."""
 METRIC_NAME = re.compile(r"[\w\-./ :]{1,200}")
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
@@ -53,7 +51,7 @@ def stored_points(folder: Path) -> list[Point]:
     """Return the points of all attempts, oldest first; empty where the file is missing or unreadable."""
     points: list[Point] = []
     with suppress(OSError):
-        for line in regular.read_bytes(folder / FILE, MAX_BYTES).splitlines()[:MAX_POINTS]:
+        for line in regular.read_bytes(folder / FILE, MAX_BYTES).splitlines():
             with suppress(ValidationError):
                 points.append(Point.model_validate_json(line))
     return points

@@ -5,7 +5,7 @@ The driver rewrites the file while it plays, so a killed attempt lacks its last 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,7 +17,6 @@ from orchestrator.storage import checksums
 
 FILE = "replica_time.json"
 WRITE_INTERVAL_S = 120.0
-GPU_HOURS = "GPU-hours"
 HELD = ("loading", "playing", "judging", "idle", "lost")
 """The parts of held time, which add up to it."""
 
@@ -76,35 +75,30 @@ def time_by_group(folder: Path) -> dict[str, ReplicaTime]:
     return totals
 
 
-def weigh(groups: Sequence[ReplicaTime]) -> tuple[str, dict[str, float]]:
-    """Return the unit (GPU-hours, or worker-hours if no group has a GPU), and the hours of waiting and each part of held time."""
+def _sum_hours(folder: Path) -> tuple[bool, dict[str, float]]:
+    """Return True if a replica had a GPU, and the hours of waiting and each part of held time, weighted by the GPUs."""
+    groups = [*time_by_group(folder).values()]
     on_gpus = any(group.gpus for group in groups)
-    hours = {
-        part: sum(getattr(group, part) * (group.gpus if on_gpus else 1) for group in groups) / 3600
-        for part in ("waiting", *HELD)
-    }
-    return (GPU_HOURS if on_gpus else "worker-hours"), hours
+    weights = [group.gpus if on_gpus else 1 for group in groups]
+    parts = ("waiting", *HELD)
+    hours = {p: sum(getattr(g, p) * w for g, w in zip(groups, weights, strict=True)) / 3600 for p in parts}
+    return on_gpus, hours
 
 
 def describe(folder: Path) -> Iterator[str]:
-    """Yield one sentence about the held time of all attempts; nothing if no time was held."""
-    unit, hours = weigh([*time_by_group(folder).values()])
+    """Yield ``3.2 GPU-hours held: 60% playing, 40% loading; 0.2 waiting in Ray``; nothing if no time was held."""
+    on_gpus, hours = _sum_hours(folder)
     waiting, total = hours.pop("waiting"), sum(hours.values())
-    if not total:
-        return
-    parts = ", ".join(f"{100 * value / total:.0f}% {part}" for part, value in hours.items() if value >= 0.005 * total)
-    waited = f"; {_format_hours(waiting, unit)} waiting in Ray" if waiting >= 0.005 * total else ""
-    yield f"{_format_hours(total, unit)} held: {parts}{waited}"
-
-
-def _format_hours(hours: float, unit: str) -> str:
-    return f"{hours:,.1f} {unit}" if hours >= 1 else f"{60 * hours:.1f} {unit.replace('hours', 'minutes')}"
+    if total:
+        parts = ", ".join(f"{100 * value / total:.0f}% {part}" for part, value in hours.items() if value)
+        unit = "GPU-hours" if on_gpus else "worker-hours"
+        yield f"{total:,.2f} {unit} held: {parts}; {waiting:,.2f} waiting in Ray"
 
 
 def held_metrics(folder: Path) -> dict[str, float]:
     """Return ``gpu_hours/playing`` and so on over all attempts, for a tracker; empty if no replica had a GPU."""
-    unit, hours = weigh([*time_by_group(folder).values()])
-    return {f"gpu_hours/{part}": value for part, value in hours.items()} if unit == GPU_HOURS else {}
+    on_gpus, hours = _sum_hours(folder)
+    return {f"gpu_hours/{part}": value for part, value in hours.items()} if on_gpus else {}
 
 
 def as_rows(folder: Path) -> list[dict[str, Any]]:

@@ -3,12 +3,12 @@
 ``reused.parquet`` gets its row before the episode is stored; a row without a stored episode is ignored.
 """
 
-import logging
 from pathlib import Path
 
 import polars as pl
 
-from orchestrator.storage import checksums, safe_write
+from envs.plural import pluralize
+from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.schemas import UNREADABLE
 
@@ -16,15 +16,11 @@ FILE = "reused.parquet"
 REUSED = pl.Schema({"key": pl.String, "judge": pl.String, "cell": pl.String, "folder": pl.String, "taken": pl.String})
 """One row per episode (``judge`` is null) or verdict; ``folder`` as typed; ``taken`` in UTC, ISO 8601."""
 
-log = logging.getLogger(__name__)
-
 
 def read_reused(folder: Path) -> pl.DataFrame:
     """Return the ``REUSED`` rows of stored episodes and their verdicts; no rows if the file is absent or damaged."""
     rows = _read_rows(folder)
-    if not rows.height:
-        return rows
-    return rows.join(episodes(folder).select("key").collect(), on="key", how="semi", maintain_order="left")
+    return rows.join(episodes(folder).select("key").collect(), on="key", how="semi") if rows.height else rows
 
 
 def record_reused(folder: Path, rows: pl.DataFrame) -> None:
@@ -34,15 +30,7 @@ def record_reused(folder: Path, rows: pl.DataFrame) -> None:
 
 def drop_unstored(folder: Path) -> None:
     """Drop the rows of episodes that are not stored. The caller must hold the folder's lock."""
-    if not (folder / FILE).exists():
-        return
-    if FILE in checksums.damaged_files(folder):
-        log.error("%s is damaged and moved to damaged/: the sources of reused episodes are unknown", FILE)
-        checksums.record_removals(folder, [folder / FILE])
-        safe_write.move_aside(folder, folder / FILE)
-        return
-    stored_rows = read_reused(folder)
-    if stored_rows.height < _read_rows(folder).height:
+    if (stored_rows := read_reused(folder)).height < _read_rows(folder).height:
         _write_rows(folder, stored_rows)
 
 
@@ -52,11 +40,11 @@ def reused_per_cell(folder: Path) -> dict[str, int]:
 
 
 def sentences(folder: Path) -> list[str]:
-    """Return sentences per source and day: ``1,200 episodes were played in outputs/paper and taken over on 2026-11-22``."""
-    rows = _read_episode_rows(folder).with_columns(day=pl.col("taken").str.slice(0, 10))
-    counts = rows.group_by("folder", "day", maintain_order=True).len()
+    """Return sentences per source and day: ``1,200 reused episodes played in outputs/paper, taken over on 2026-11-22``."""
+    rows = _read_episode_rows(folder).with_columns(pl.col("taken").str.slice(0, 10))
+    counts = rows.group_by("folder", "taken", maintain_order=True).len()
     return [
-        f"{count:,} {'episode was' if count == 1 else 'episodes were'} played in {source} and taken over on {day}"
+        f"{pluralize(count, 'reused episode')} played in {source}, taken over on {day}"
         for source, day, count in counts.iter_rows()
     ]
 

@@ -9,11 +9,11 @@ import contextlib
 import json
 import shlex
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, TypeVar
 
 import polars as pl
 import tomli_w
@@ -60,6 +60,7 @@ class PlannedCell(TypedDict):
 
 
 PLANNED_CELLS = TypeAdapter(list[PlannedCell])
+Parsed = TypeVar("Parsed")
 
 
 @contextlib.contextmanager
@@ -80,7 +81,6 @@ def claim(
                 " --output, or --update to continue in this folder with the new configuration (finished episodes that still"
                 " belong are kept)"
             )
-        checksums.drop_stale_sums(folder)
         if left_out is not None:
             _record_bad_lines(folder, left_out, None if old is None or update else read_bad_lines(folder))
         checksums.write(folder / RESOLVED, sweep_toml(sweep).encode())
@@ -146,11 +146,9 @@ def planned_cells(folder: Path) -> list[PlannedCell]:
     """Return the cells of ``plan.json``. Raises RunFolderError if it is absent or damaged."""
     path = folder / PLAN
     try:
-        return PLANNED_CELLS.validate_python(parse_json(checksums.read_verified(path))["cells"], strict=True)
+        return _read(path, lambda content: PLANNED_CELLS.validate_python(parse_json(content)["cells"], strict=True))
     except FileNotFoundError:
         raise RunFolderError(f"{path} is not there: the run has not begun to play yet") from None
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise _damaged_file(path, problem) from None
 
 
 def planned_keys(folder: Path) -> pl.LazyFrame | None:
@@ -158,27 +156,22 @@ def planned_keys(folder: Path) -> pl.LazyFrame | None:
 
     Raises RunFolderError if it is damaged: without it, episodes of an earlier configuration would count.
     """
-    path = folder / KEYS
     try:
-        return (
-            pl.read_parquet(checksums.read_verified(path), columns=["key"]).select(pl.col("key").cast(pl.String)).lazy()
-        )
+        keys = _read(folder / KEYS, lambda content: pl.read_parquet(content, columns=["key"]).cast(KEY))
     except FileNotFoundError:
         return None
-    except UNREADABLE as problem:
-        raise _damaged_file(path, problem) from None
+    return keys.lazy()
 
 
 def stored_sweep(folder: Path) -> Sweep:
     """Return the sweep of a run folder. Raises RunFolderError if it holds no readable sweep."""
     safe_write.refuse_links(folder)
-    path = folder / RESOLVED
     try:
-        return Sweep(**drop_removed(tomllib.loads(checksums.read_verified(path).decode())))
+        return _read(
+            folder / RESOLVED, lambda content: Sweep(**drop_removed(tomllib.loads(content.decode()))), " with --update"
+        )
     except FileNotFoundError:
         raise missing_run(folder) from None
-    except (OSError, ValueError, TypeError, RecursionError) as problem:
-        raise DamagedRunError(f"{path} is no sweep that this version reads ({_reason(problem)})") from None
 
 
 def missing_run(folder: Path) -> RunFolderError:
@@ -201,13 +194,25 @@ def planned_episodes(folder: Path) -> pl.LazyFrame:
 
 def read_bad_lines(folder: Path) -> tuple[SkippedLines, ...]:
     """Return the bad lines that the folder's run leaves out. Raises RunFolderError if their file is damaged."""
-    path = folder / BAD_LINES
     try:
-        return parse_skipped_lines(parse_json(checksums.read_verified(path))["scenarios"])
+        return _read(
+            folder / BAD_LINES, lambda content: parse_skipped_lines(parse_json(content)["scenarios"]), " with --update"
+        )
     except FileNotFoundError:
         return ()
-    except (OSError, TypeError, KeyError, ValueError, AttributeError) as problem:
-        raise DamagedRunError(f"{_damaged_file(path, problem)}, with --update") from None
+
+
+def _read(path: Path, parse: Callable[[bytes], Parsed], with_option: str = "") -> Parsed:
+    """Return what a file of a run folder holds. Raises FileNotFoundError, or DamagedRunError with a remedy."""
+    try:
+        return parse(checksums.read_verified(path))
+    except FileNotFoundError:
+        raise
+    except (*UNREADABLE, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem).partition("\n")[0] or type(problem).__name__
+        raise DamagedRunError(
+            f"{path} is damaged or of another version ({reason}); rerun the same `run` command{with_option} to rewrite it"
+        ) from None
 
 
 def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Sequence[SkippedLines] | None) -> None:
@@ -240,13 +245,10 @@ def _stored_or_none(folder: Path, update: bool) -> Sweep | None:
         return None
     try:
         return stored_sweep(folder)
-    except RunFolderError as mistake:
+    except DamagedRunError:
         if update:
             return None
-        raise RunFolderError(
-            f"{mistake}, so it is unknown whether the folder belongs to this sweep; pass another --output, or --update to"
-            " continue in this folder with the new configuration"
-        ) from None
+        raise
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -261,14 +263,6 @@ def flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 def _shorten(value: Any) -> str:
     text = "not set" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _damaged_file(path: Path, problem: BaseException) -> DamagedRunError:
-    return DamagedRunError(f"{path} is damaged ({_reason(problem)}); rerun the same `run` command to rewrite it")
-
-
-def _reason(problem: BaseException) -> str:
-    return getattr(problem, "strerror", None) or str(problem).partition("\n")[0] or type(problem).__name__
 
 
 def to_json(content: Any) -> bytes:

@@ -57,7 +57,7 @@ def _link_error(path: str | Path) -> RunFolderError:
 @contextlib.contextmanager
 def open_folder(folder: Path) -> Iterator[int]:
     """Open a folder in a block; raises RunFolderError if it is reached by a link below its run folder."""
-    marked = [place for place in map(os.fspath, (folder, *folder.parents)) if os.path.lexists(f"{place}/{MARK}")]
+    marked = [place for place in (folder, *folder.parents) if os.path.lexists(place / MARK)]
     root = marked[-1] if marked else folder
     handle = os.open(root, FOLDER)
     try:
@@ -100,31 +100,14 @@ def make_folder(path: Path) -> None:
             os.mkdir(path.name, _permission_bits(parent), dir_fd=parent)
 
 
-def make_folders(path: Path) -> None:
-    """Make a folder and its missing parents."""
-    if not path.parent.is_dir():
-        make_folders(path.parent)
-    make_folder(path)
-
-
-def make_private(path: Path) -> None:
-    """Make a folder that only its owner can access, and restrict it if it exists."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.chmod(0o700)
-
-
 def flush_folder(path: Path) -> None:
     """Flush a folder's names to the disk, where the file system can do so."""
     with open_folder(path) as folder:
-        _flush_names(folder)
-
-
-def _flush_names(folder: int) -> None:
-    try:
-        os.fsync(folder)
-    except OSError as problem:
-        if problem.errno not in NO_FOLDER_FLUSH:
-            raise
+        try:
+            os.fsync(folder)
+        except OSError as problem:
+            if problem.errno not in NO_FOLDER_FLUSH:
+                raise
 
 
 def error_number(problem: BaseException) -> int | None:
@@ -142,6 +125,8 @@ def _wait_for_room(write: Callable[..., None]) -> Callable[..., None]:
         while True:
             try:
                 write(path, *content, **options)
+                _full_since = None
+                return
             except Exception as problem:
                 if error_number(problem) not in FULL:
                     raise
@@ -150,10 +135,7 @@ def _wait_for_room(write: Callable[..., None]) -> Callable[..., None]:
                     _full_since = time.monotonic()
                 if time.monotonic() - _full_since >= PATIENCE_S:
                     raise
-                time.sleep(PAUSE_S)
-            else:
-                _full_since = None
-                return
+            time.sleep(PAUSE_S)
 
     return repeat
 
@@ -221,7 +203,7 @@ def publish(path: Path) -> None:
     """Rename the finished temporary file to its name, replacing an existing file in one step."""
     with open_folder(path.parent) as folder:
         os.replace(temporary_path(path).name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        _flush_names(folder)
+    flush_folder(path.parent)
 
 
 def write(path: Path, content: bytes) -> None:

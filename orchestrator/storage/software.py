@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from actors.node.import_path import installed_versions
+from sweeps import packages
 
 PACKAGES = (
     "proactive-sweep", "ray", "polars", "mlflow", "pillow", "numpy", "scipy", "vllm", "torch", "transformers", "openai",
@@ -15,8 +16,6 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Return the versions of installed packages, including those that add scenarios, policies or measures."""
-    from sweeps import packages
-
     return {**installed_versions(PACKAGES), **packages.versions()}
 
 

@@ -3,11 +3,12 @@
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from actors.text.redaction import redact_address
@@ -74,10 +75,15 @@ def read_status(folder: Path) -> dict[str, Any]:
     if not (folder / PLAN).exists():
         raise missing_run(folder)
     running, status, faults = lock.holder(folder), _read_status(folder), find_faults(folder)
+    control, left_out = ControlState(), read_bad_lines(folder)
+    limits: list[str] = []
+    with suppress(RunFolderError):  # ``damaged`` names a damaged log
+        control = read_control_state(folder)
+    with suppress(RunFolderError):
+        limits = limited_products(stored_sweep(folder))
     before = {cell["cell"]: cell for cell in status.get("cells", ())}
-    counted, control = _count_cells(folder), _control_state(folder)
     cells = []
-    for cell in counted:
+    for cell in _count_cells(folder):
         old = before.get(cell["cell"], {})
         is_current = running is None and all(old.get(name) == cell[name] for name in ("planned", "finished", "errors"))
         if cell["state"] == "partial":
@@ -90,25 +96,9 @@ def read_status(folder: Path) -> dict[str, Any]:
         "live": _read_json(folder / LIVE) if running is not None else None,
         "damaged": [fault.name for fault in faults if fault.problem == DAMAGED],
         "faults": [str(fault) for fault in faults],
-        "left_out": [*_limited_products(folder), *map(str, read_bad_lines(folder))],
+        "left_out": [*limits, *map(str, left_out)],
         "cells": cells,
     }
-
-
-def _limited_products(folder: Path) -> list[str]:
-    """Return what the run's models cannot take; nothing if its sweep cannot be read, which ``damaged`` reports."""
-    try:
-        return limited_products(stored_sweep(folder))
-    except RunFolderError:
-        return []
-
-
-def _control_state(folder: Path) -> ControlState:
-    """Return the state set by commands; the default state if the log is damaged, which ``damaged`` reports."""
-    try:
-        return read_control_state(folder)
-    except RunFolderError:
-        return ControlState()
 
 
 def _count_cells(folder: Path) -> list[dict[str, Any]]:
@@ -121,8 +111,9 @@ def _count_cells(folder: Path) -> list[dict[str, Any]]:
     for cell in planned_cells(folder):
         stored, error_count, has_failed = counts_by_cell.get(cell["cell"], (0, 0, False))
         finished = min(stored, cell["planned"])
-        finished_state = "failed" if has_failed else "complete"
-        state = finished_state if finished == cell["planned"] else "partial" if finished else "waiting"
+        state = "partial" if finished else "waiting"
+        if finished == cell["planned"]:
+            state = "failed" if has_failed else "complete"
         cell_counts = {"planned": cell["planned"], "finished": finished, "errors": error_count}
         rows.append({"cell": cell["cell"], **cell_counts, "state": state, "reason": ""})
     return rows
@@ -130,10 +121,10 @@ def _count_cells(folder: Path) -> list[dict[str, Any]]:
 
 def _read_status(folder: Path) -> dict[str, Any]:
     """Return ``status.json``; empty if it is absent, damaged or edited."""
-    status = _read_json(folder / STATUS) or {}
+    status = _read_json(folder / STATUS)
     try:
-        return {**status, "cells": CELLS.validate_python(status["cells"], strict=True)}
-    except (KeyError, ValueError):
+        return {**status, "cells": CELLS.validate_python(status["cells"], strict=True)} if status else {}
+    except (KeyError, ValidationError):
         return {}
 
 

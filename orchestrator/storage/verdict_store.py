@@ -15,8 +15,7 @@ import polars as pl
 from actors.playing.records import Columns
 from envs.plural import pluralize
 from envs.types import Ending
-from orchestrator.storage import checksums, safe_write
-from orchestrator.storage.episode_store import COMPRESSION, METADATA, turns
+from orchestrator.storage.episode_store import turns, write_part
 from orchestrator.storage.late_scan import late_scan
 from orchestrator.storage.part_files import Part, delete_parts, list_parts, mend, next_number, read_parts
 from orchestrator.storage.planned_episodes import key_frame
@@ -65,11 +64,7 @@ class VerdictStore:
 
     def _write(self, frame: pl.DataFrame) -> None:
         number = next_number(self.folder, [FOLDER])
-        path = self.folder / FOLDER / Part(number, number).name
-        safe_write.make_folder(path.parent)
-        safe_write.prepare_table(path, frame, **COMPRESSION, metadata=METADATA["verdicts"])
-        checksums.record_sums(self.folder, [path])
-        safe_write.publish(path)
+        write_part(self.folder, Part(number, number), {FOLDER: frame})
 
 
 def verdicts(folder: Path) -> pl.LazyFrame:
@@ -105,10 +100,10 @@ class JudgeCounts(NamedTuple):
 
     def sentence(self, judge: str) -> str:
         """Return ``qwen3-8b/ours-3fa9c1d2: 0 verdicts of 42 answers (20 without one, 60 calls; 22 not read yet)``."""
-        unread = f"; {self.answers - self.judged:,} not read yet" if self.answers > self.judged else ""
-        of_answers = f"{pluralize(self.verdicts, 'verdict')} of {pluralize(self.answers, 'answer')}"
-        calls = f"{self.judged - self.verdicts:,} without one, {pluralize(self.calls, 'call')}{unread}"
-        return f"{judge}: {of_answers} ({calls})"
+        answers, judged, read, calls = self
+        unread = f"; {answers - judged:,} not read yet" if answers > judged else ""
+        details = f"{judged - read:,} without one, {pluralize(calls, 'call')}{unread}"
+        return f"{judge}: {pluralize(read, 'verdict')} of {pluralize(answers, 'answer')} ({details})"
 
 
 def judge_counts(folder: Path, episodes: pl.LazyFrame) -> dict[str, JudgeCounts]:

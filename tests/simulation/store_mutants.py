@@ -54,12 +54,7 @@ def _() -> list[Patch]:
 @mutant("episodes get their name before their turns")
 def _() -> list[Patch]:
     def commit(store: EpisodeStore, part: Part, frames: dict[str, Any]) -> None:
-        paths = {table: store.folder / table / part.name for table in ("episodes", "turns")}
-        for table, path in paths.items():
-            safe_write.prepare_table(path, frames[table])
-        checksums.record_sums(store.folder, paths.values())
-        for path in paths.values():
-            safe_write.publish(path)
+        episode_store.write_part(store.folder, part, {table: frames[table] for table in ("episodes", "turns")})
 
     return [(EpisodeStore, "_commit", commit)]
 

@@ -59,7 +59,7 @@ def test_every_held_second_is_in_one_part(tmp_path):
     assert time.loading == 5
     assert time.held == 5 + 17 + 17
     (line,) = describe(tmp_path)
-    assert line.startswith("1.3 GPU-minutes held: 13% loading, ") and line.endswith("; 0.4 GPU-minutes waiting in Ray")
+    assert line.startswith("0.02 GPU-hours held: 13% loading, ") and line.endswith("; 0.01 waiting in Ray")
     assert held_metrics(tmp_path)["gpu_hours/lost"] == 2 * time.lost / 3600
 
 
@@ -84,5 +84,5 @@ def test_workers_without_gpus_count_as_workers_and_judges_judge(tmp_path):
     play.clock.write()
 
     assert time_by_group(tmp_path)["m"].judging == 36
-    assert next(describe(tmp_path)).startswith("0.6 worker-minutes held: 100% judging")
+    assert next(describe(tmp_path)).startswith("0.01 worker-hours held: 100% judging")
     assert held_metrics(tmp_path) == {}

@@ -105,8 +105,7 @@ def play_export_run(output: Path, data: Path, first_reply: str) -> Path:
 def replace_part(rows: pl.DataFrame, part: Path) -> None:
     """Replace the rows of a stored part and record its checksum, as the store does."""
     rows.write_parquet(safe_write.temporary_path(part))
-    checksums.record_sums(part.parents[1], [part])
-    safe_write.publish(part)
+    checksums.publish(part.parents[1], part)
 
 
 def write_published_run(

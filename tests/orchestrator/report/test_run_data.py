@@ -50,8 +50,8 @@ def test_other_benchmark_in_data_folder_is_detected(run, run_data, tmp_path):
     ("name", "content", "message"),
     [
         ("sweep.resolved.toml", None, "proactive-sweep run"),
-        ("sweep.resolved.toml", b"\xff\x00", "is no sweep that this version reads"),
-        ("sweep.resolved.toml", b"name = 3", "is no sweep that this version reads"),
+        ("sweep.resolved.toml", b"\xff\x00", "is damaged or of another version"),
+        ("sweep.resolved.toml", b"name = 3", "is damaged or of another version"),
         ("plan.json", None, "has not begun"),
         ("plan.json", b"[1, 2", "is damaged"),
         ("plan.json", b'{"cells": [{"cell": 1}]}', "is damaged"),

@@ -125,7 +125,7 @@ def test_last_command_counts_separately_for_pause_and_cancel():
 @pytest.mark.parametrize(
     "verb, target, why",
     [
-        ("cancel", "", "cancel takes a target"), ("undrain", "", "undrain takes a target"),
+        ("cancel", "", "cancel takes a target"), ("drain", "n" * 301, "drain takes a target"),
         ("set", "a=1", "ctl set is gone"), ("requeue", "", "ctl requeue is gone"),
         ("halt", "all", "ctl does not know halt; type one of pause, resume, cancel, restore, drain, undrain$"),
     ],
@@ -136,13 +136,7 @@ def test_invalid_command_is_refused(verb, target, why):
 
 
 def test_settings_and_drains_follow_last_accepted_command(tmp_path):
-    for typed in (
-        "drain n1",
-        "drain n2",
-        "undrain n1",
-        "pause a",
-        "drain n3",
-    ):
+    for typed in ("drain n1", "drain n2", "undrain n1", "pause a", "drain n3"):
         send_command(tmp_path, parse_command(*typed.split(" ")))
     take_commands(tmp_path, lambda command: ("", command.target in ("a", "n3")))
     state = read_control_state(tmp_path)

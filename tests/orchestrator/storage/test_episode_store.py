@@ -183,23 +183,6 @@ def test_a_part_that_cannot_be_used_is_skipped_then_moved_aside_and_its_episodes
     assert find_faults(tmp_path) == []
 
 
-def test_a_repaired_part_can_be_put_back(tmp_path):
-    write_store(tmp_path, (1,), (2,), (3,))
-    name = files(tmp_path, "episodes")[1]
-    good = (tmp_path / "episodes" / name).read_bytes()
-    tear(tmp_path / "episodes" / name)
-
-    opened = EpisodeStore(tmp_path)
-    opened.append(batch_of(4))
-    opened.compact()
-    opened.close()
-    (tmp_path / "episodes" / name).write_bytes(good)
-    (tmp_path / "damaged" / f"turns-{name}").rename(tmp_path / "turns" / name)
-    EpisodeStore(tmp_path).close()
-
-    assert checked_ids(tmp_path) == {1, 2, 3, 4}
-
-
 def test_parts_are_merged_while_the_run_goes_on(tmp_path, monkeypatch):
     """A run of days must neither list nor open ten thousand files."""
     monkeypatch.setattr(episode_store, "MOST_SMALL", 8)

@@ -36,10 +36,7 @@ def test_later_workers_load_the_recorded_commit(run: Path) -> None:
 def test_a_worker_with_another_commit_is_refused(run: Path) -> None:
     reason = LoadedWeights(run).add(HUB, COMMITS[1])
 
-    assert reason == (
-        f"a worker loaded revision {'2' * 12} of org/name, but {run} was played with revision {'1' * 12}; "
-        "run the same command again"
-    )
+    assert f"has revision {'2' * 12} on this machine; run the same command again" in reason
     assert read_weights(run)["m"]["weights"] == COMMITS[0]
 
 

@@ -43,7 +43,7 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(lock.fcntl, "flock", refuse)
-    with pytest.raises(RunFolderError, match=r"cannot be locked \(No locks available\); pass an --output on a file"):
+    with pytest.raises(RunFolderError, match=r"cannot be a run folder \(No locks available\)"):
         lock.acquire(tmp_path, "driver")
     assert lock.holder(tmp_path) is None
     monkeypatch.undo()

@@ -58,14 +58,3 @@ def test_episodes_whose_options_are_lost_are_pending_again(tmp_path, spoil):
     store.append(with_options(1))
     store.close()
     assert stored(tmp_path) == [1, 1, 2, 2] and find_faults(tmp_path) == []
-
-
-def test_part_number_of_a_write_that_a_crash_cut_short_is_not_used_again(tmp_path):
-    store_each(tmp_path, batch_of(1), with_options(2)).close()
-    for table in ("options", "turns", "episodes"):  # their sums are recorded, but no file got its name
-        (tmp_path / table / "part-00000002.parquet").unlink()
-    store_each(tmp_path, batch_of(2)).close()
-    store = EpisodeStore(tmp_path)
-    assert sorted(store.finished_episodes()["key"]) == [episode(n)["key"] for n in (1, 2)]
-    store.close()
-    assert find_faults(tmp_path) == []

@@ -38,8 +38,7 @@ def test_a_file_name_is_a_part_only_as_the_store_writes_it(name, part):
 def test_a_part_of_another_schema_does_not_count_although_it_has_its_sum(folder, spoil):
     path = folder / "episodes" / "part-00000002.parquet"
     safe_write.prepare_table(path, spoil(pl.read_parquet(path)))
-    checksums.record_sums(folder, [path])
-    safe_write.publish(path)
+    checksums.publish(folder, path)
 
     files = list_parts(folder)
     assert files.parts == [Part(1, 1), Part(3, 3)] and {file.name for file in files.bad} == {path.name}
@@ -54,9 +53,8 @@ def test_files_are_sorted_by_their_use_and_mended(folder):
     files = list_parts(folder)
 
     assert files.parts == [Part(3, 3)] and files.merged == []
-    assert files.lone == [folder / "turns/part-00000002.parquet"]
-    bad = ["episodes/foreign.parquet", "episodes/part-00000001.parquet", "turns/part-00000009.parquet"]
-    assert files.bad == [folder / name for name in bad]
+    assert files.lone == [folder / f"turns/part-0000000{number}.parquet" for number in (2, 9)]
+    assert files.bad == [folder / "episodes" / name for name in ("foreign.parquet", "part-00000001.parquet")]
     assert missing_parts(folder) == ["turns/part-00000001.parquet", "episodes/part-00000002.parquet"]
     mend(folder)
     assert list_parts(folder).bad == list_parts(folder).lone == missing_parts(folder) == []
