@@ -51,10 +51,13 @@ def acquire(folder: Path, role: str) -> None:
 
 def release(folder: Path, role: str) -> None:
     """Release a role; the last one releases the lock."""
-    handle, roles = _holdings.get(path := real_path(folder), (-1, {role}))
-    roles.discard(role)
-    if not roles and _holdings.pop(path, None):
-        os.close(handle)
+    path = real_path(folder)
+    if path in _holdings:
+        handle, roles = _holdings[path]
+        roles.discard(role)
+        if not roles:
+            del _holdings[path]
+            os.close(handle)
 
 
 @contextlib.contextmanager

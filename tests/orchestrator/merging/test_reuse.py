@@ -19,7 +19,7 @@ from orchestrator.storage import reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.loaded_weights import LoadedWeights
 from orchestrator.storage.verdict_store import verdicts
-from tests.actors.service import completion, service
+from sweeps.load import load
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
 
 ENGINE = {"name": "vlm", "source": "org/vlm", "revision": "a" * 40, "backend": "transformers"}
@@ -229,37 +229,14 @@ def test_reused_answers_keep_their_verdicts(demo_data, tmp_path):
     assert len(reused.sentences(target)) == 1 and reused.sentences(target)[0].startswith("40 reused episodes played in")
 
 
-SERVED = """name = "{name}"
-data = "{data}"
-models = ["served"]
-scenarios = ["ROD", "QD"]
-conditions = {conditions}
-[tracking]
-uri = "none"
-[[model]]
-name = "served"
-source = "m"
-endpoint = {{base_url = "{url}", key_env = ""}}
-"""
-
-
 @pytest.mark.slow
-def test_real_sweep_requests_no_reused_episodes(cli, demo_data, tmp_path):
-    first_file, second_file, first_folder, second_folder = (
-        tmp_path / name for name in ("one.toml", "two.toml", "first", "second")
-    )
-    with service(lambda number, body: completion("A")) as served:
-        for file, conditions in ((first_file, '["zero-shot"]'), (second_file, '["zero-shot", "hint"]')):
-            file.write_text(SERVED.format(name=file.stem, data=demo_data, url=served.url, conditions=conditions))
-        assert cli.call("run", first_file, "--output", first_folder).returncode == 0
-        before = len(served.bodies)
-        done = cli.call("run", second_file, "--output", second_folder, "--reuse", first_folder)
-        new = len(served.bodies) - before
-    hints = turns(second_folder).filter(pl.col("key").str.contains("/hint/")).collect()
-    assert (done.returncode, new) == (0, hints.height), done.stderr
-    assert f"20 episodes of {first_folder} can be reused" in done.stdout.replace("\n", " ")
-    assert reused.reused_per_cell(second_folder) == {"served/QD/zero-shot": 10, "served/ROD/zero-shot": 10}
-    assert (
-        pictures.read_pictures(second_folder).keys() >= pictures.read_pictures(first_folder).keys()
-        and len(pictures.read_pictures(first_folder)) > 100
-    )
+def test_a_run_takes_over_what_another_folder_has(cli, demo_data, tmp_path):
+    file, first, second = (tmp_path / name for name in ("sweep.toml", "first", "second"))
+    file.write_text(f'data = "{demo_data}"\nmodels = ["uniform"]\nscenarios = ["ROD", "QD"]\ntracking.uri = "none"\n')
+    play_sweep(first, load(file, ['conditions=["zero-shot"]']))
+    conditions = 'conditions=["zero-shot", "hint"]'
+    done = cli.call("run", file, "--set", conditions, "--output", second, "--reuse", first)
+
+    assert done.returncode == 0 and episodes(second).collect().height == 40, done.stderr
+    assert f"20 episodes of {first} can be reused" in done.stdout.replace("\n", " ")
+    assert reused.reused_per_cell(second) == {"uniform/QD/zero-shot": 10, "uniform/ROD/zero-shot": 10}

@@ -69,9 +69,7 @@ def test_a_misspelled_run_folder_gets_the_nearest_one(tmp_path, read):
     for name in ("demo-oeg", "other"):
         with claim(tmp_path / name, sweep(), False):
             pass
-    with pytest.raises(
-        RunFolderError, match=re.escape(f"did you mean {tmp_path / 'demo-oeg'}? `proactive-sweep run")
-    ):
+    with pytest.raises(RunFolderError, match=re.escape(f"did you mean {tmp_path / 'demo-oeg'}? `proactive-sweep run")):
         read(tmp_path / "demo-og")
     with pytest.raises(RunFolderError, match="holds no run; `proactive-sweep run SWEEP"):
         read(tmp_path / "zzz")

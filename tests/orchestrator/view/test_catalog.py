@@ -40,9 +40,8 @@ def test_columns_hold_every_planned_episode_of_both_runs(catalog, two_folders):
         assert [KINDS[number] for number in own["kind"]] == [kinds[key] for key in own["key"]]
         scores = dict(stored[name].select("key", "correct").iter_rows())
         is_scored = own.filter(pl.col("right") >= 0)
-        assert {
-            key: bool(right) for key, right in is_scored.select("key", "right").iter_rows()
-        }.items() <= scores.items()
+        right = {key: bool(value) for key, value in is_scored.select("key", "right").iter_rows()}
+        assert right.items() <= scores.items()
     assert "refused" not in {KINDS[number] for number in rows.filter(pl.col("right") >= 0)["kind"]}
     assert (rows["right"] == -1).any(), "an error has no score"
 

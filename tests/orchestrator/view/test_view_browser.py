@@ -99,16 +99,6 @@ def test_every_hostile_reply_is_text(open_page):
     assert browser.execute_script("return document.querySelectorAll('.reply script, .reply img').length") == 0
 
 
-def test_an_episode_beside_another_is_in_the_address(open_page):
-    browser = open_page("#model=oracle&run=run")
-    select = Select(browser.find_element(By.ID, "beside"))
-    select.select_by_index(1)
-    wait_for(browser, "document.querySelectorAll('.lane').length === 2")
-    assert "&beside=" in browser.current_url
-    browser.back()
-    wait_for(browser, "document.querySelectorAll('.lane').length === 1")
-
-
 def test_an_unknown_key_is_named(open_page):
     browser = open_page("#episode=<img src=x onerror=alert(1)>")
     assert "No stored episode" in text(browser, "#absent")
