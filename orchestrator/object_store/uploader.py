@@ -4,7 +4,6 @@ Parts are uploaded once, turns before episodes; other files are replaced. In a b
 rename has on disk: it commits (docs/decisions/0002 and 0004).
 """
 
-import os
 import sys
 import threading
 import time
@@ -67,17 +66,14 @@ def shared_files(folder: Path) -> list[str]:
 
     A listed part of verdicts thus never lacks its episodes, nor a listed part of episodes its turns.
     """
-    last = [name for table in ("verdicts", "episodes") for name in _list_shared(folder, folder / table)]
-    return last + [name for name in _list_shared(folder, folder) if not name.startswith(("verdicts/", "episodes/"))]
+    last = [name for table in ("verdicts", "episodes") for name in _list_shared(folder, table)]
+    others = sorted({path.name for path in folder.glob("*") if is_shared(path.name)} - {"verdicts", "episodes"})
+    return last + [name for top in others for name in _list_shared(folder, top)]
 
 
-def _list_shared(folder: Path, root: Path) -> list[str]:
-    names: list[str] = []
-    for place, folders, files in os.walk(root):
-        relative = Path(place).relative_to(folder)
-        folders[:] = sorted(name for name in folders if is_shared((relative / name).as_posix()))
-        names += [name for file in sorted(files) if is_shared(name := (relative / file).as_posix())]
-    return names
+def _list_shared(folder: Path, top: str) -> list[str]:
+    paths = [folder / top, *sorted((folder / top).rglob("*"))]
+    return [name for path in paths if path.is_file() and is_shared(name := path.relative_to(folder).as_posix())]
 
 
 class Uploader:
