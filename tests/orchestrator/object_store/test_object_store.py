@@ -69,9 +69,9 @@ class BreakingBucket(Bucket):
 
 
 def test_run_resumes_from_bucket_after_cut_at_any_object(service, tmp_path, monkeypatch):
-    """Cut the upload after every possible number of objects; each time, another machine finishes the run."""
+    """Cut the upload after one object, four, seven, ...; each time, another machine finishes the run."""
     cuts = 0
-    for cut in range(1, 40):
+    for cut in range(1, 40, 3):
         switch_machine(monkeypatch, tmp_path, f"a{cut}")
         address = f"s3://{buckets.BUCKET}/{tmp_path.name}-{cut}"
         bucket = BreakingBucket(address)
@@ -100,7 +100,7 @@ def test_run_resumes_from_bucket_after_cut_at_any_object(service, tmp_path, monk
         assert not location.unsent and stored_ids(address) == {1, 2, 3, 4}
         if complete:
             break
-    assert complete and cuts >= 8
+    assert complete and cuts >= 3
 
 
 # -- two machines -----------------------------------------------------------------------------------------------------------
