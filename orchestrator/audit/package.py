@@ -62,14 +62,16 @@ def _install() -> Path:
 
 
 def _find_python(python: str | None) -> str:
-    """Return an interpreter that starts and is new enough."""
-    named = [shutil.which(f"python3.{minor}") for minor in range(12, NEWEST)]
-    for candidate in [python] if python else filter(None, [sys.executable, *named]):
+    """Return an interpreter that starts and is new enough; pyenv's shims of inactive versions do not start."""
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = [sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(12, NEWEST))]
+    found += [str(path) for path in sorted(root.glob("versions/3.*/bin/python"))]
+    for candidate in [python] if python else filter(None, found):
         if _runs([str(candidate), "-c", "import sys; sys.exit(sys.version_info < (3, 12))"], os.environ):
             return str(candidate)
+    reason = f"{python} is none" if python else "none was found"
     raise AuditError(
-        f"the package {PACKAGE} needs Python 3.12 or newer, and {python or 'no interpreter here'} does not start as one; name it"
-        " with --python /path/to/python3.12"
+        f"the package {PACKAGE} needs Python 3.12 or newer, and {reason}; name one with --python /path/to/python3.12"
     )
 
 

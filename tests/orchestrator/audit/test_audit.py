@@ -267,7 +267,7 @@ def test_mistakes_are_sentences(run_folder, package, tmp_path):
         audit(tmp_path, package, oracle_python())
     with pytest.raises(AuditError, match="has no folder proactivebench"):
         audit(run_folder, tmp_path, oracle_python())
-    with pytest.raises(AuditError, match="does not start as one; name it with --python"):
+    with pytest.raises(AuditError, match="is none; name one with --python"):
         audit(run_folder, package, str(tmp_path / "python"))
 
 
