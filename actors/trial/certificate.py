@@ -28,7 +28,6 @@ class CertifiedRequest(BaseModel):
     decoding: Mapping[str, Any] = Field(default_factory=dict)
     repeats_start: bool = False
     """True if the package's call writes the start token twice, but the engine once."""
-    raw_pixels: bool = False
     error: str = ""
     """Why the engine or the package's call failed; empty if neither did."""
     overflows: bool = False
@@ -97,7 +96,6 @@ class Certificate(BaseModel):
             return f"behind a service: the bytes of {cells} are recorded, not what the model makes of them"
         notes = {
             "the package repeats the start token": any(r.repeats_start for r in self.requests.values()),
-            "normalized on the device": any(r.raw_pixels for r in self.requests.values()),
             f"{too_long} more are too long for the model": too_long,
         }
         listed = "; ".join(note for note, applies in notes.items() if applies)

@@ -122,7 +122,7 @@ async def _certify_request(
     try:
         if (engine := await backend.model_input(request)) is not None:
             decoding, dtype = TypeAdapter(dict[str, Any]).dump_python(dict(engine.decoding), mode="json"), engine.dtype
-            fields |= {"engine": engine.hashes, "decoding": decoding, "raw_pixels": engine.raw_pixels}
+            fields |= {"engine": engine.hashes, "decoding": decoding}
             if isinstance(backend, LocalBackend) and await _drops_pictures(request, backend, engine):
                 raise Unprocessable("the prompt has no token for its pictures: the chat template drops them")
             if call is not None and not request.tools:

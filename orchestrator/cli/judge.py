@@ -1,9 +1,8 @@
 """``judge``: have open-ended answers read by a judge."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import polars as pl
 import typer
 
 from envs.errors import RunFolderError
@@ -97,26 +96,15 @@ def _show_agreement(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json(pairs.to_dicts())
         return
-    _show_figures(pairs, PAIRS)
-
-
-PAIRS = {
-    "judge": "judge", "other": "other", "bit": "bit", "answers": "answers", "equal": "equal %", "kappa": "kappa",
-    "kappa_low": "95% interval", "first_yes": "yes %", "other_yes": "other's yes %",
-}  # fmt: skip
-"""Column of the agreement of two judges -> its heading; an interval stands under its lower end."""
-
-
-def _show_figures(rows: pl.DataFrame, columns: dict[str, str]) -> None:
-    texts = ([_format(row, name) for name in columns] for row in rows.iter_rows(named=True))
+    heads = ("judge", "other", "bit", "answers", "equal %", "kappa", "95% interval")
+    rows = (
+        (row["judge"], row["other"], row["bit"], f"{row['answers']:,}", _format(row["equal"]), _format(row["kappa"]),
+         f"{_format(row['kappa_low'])} to {_format(row['kappa_high'])}")
+        for row in pairs.iter_rows(named=True)
+    )  # fmt: skip
     too_few = "fewer than two judges have read answers of this run"
-    show(text_table(tuple(columns.values()), texts, numbers=6) if rows.height else too_few, min_width=WIDTH)
+    show(text_table(heads, rows, numbers=4) if pairs.height else too_few, min_width=WIDTH)
 
 
-def _format(row: dict[str, Any], name: str) -> str:
-    value = row[name]
-    if name.endswith("_low") and value is not None:
-        return f"{value:.2f} to {row[name.replace('_low', '_high')]:.2f}"
-    if isinstance(value, str):
-        return value
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.2f}"
+def _format(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,5 +1,6 @@
 """``report --filter``: which samples the paper's filter keeps, recomputed from a run over all of them."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,4 +57,4 @@ def _notes(turns: first_turn.FirstTurns, undecided: pl.DataFrame, percent: int, 
         yield f"{undecided.height:,} samples stay undecided until these answers exist: {', '.join(ids)}{more}"
     if output is not None:
         count = sum(map(len, turns.ids(percent).values()))
-        yield f"{output} holds the {count:,} kept ids; play only them with --set selection.ids_file={output}"
+        yield f"{output} holds the {count:,} kept ids; play only them with --set {shlex.quote(f'selection.ids_file={output}')}"

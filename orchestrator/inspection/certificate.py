@@ -12,7 +12,6 @@ from envs.json_text import parse_json
 from orchestrator.storage import checksums
 from orchestrator.storage.loaded_weights import shorten
 from orchestrator.storage.run_folder import to_json
-from sweeps.engine_options import requirement_names
 from sweeps.spec import ModelSpec
 
 FILE = "certificates.json"
@@ -127,12 +126,5 @@ def footnotes(models: Sequence[ModelSpec], certificates: Mapping[str, Certificat
     if missing:
         incomplete = f"no complete certificate: {list_first(missing)}"
         parts.append(incomplete if certificates else "this run has no certificates")
-    own = [_own_packages(model, certificates.get(model.name)) for model in models if model.requirements]
+    own = [f"{model.name}: {', '.join(model.requirements)}" for model in models if model.requirements]
     return [f"{head}: {'; '.join(texts)}." for head, texts in (("Model input", parts), ("Own packages", own)) if texts]
-
-
-def _own_packages(model: ModelSpec, certificate: Certificate | None) -> str:
-    """Return ``m: transformers 5.18.0``: versions from the certificate if it lists them, else the entry's requirements."""
-    packages = certificate.packages if certificate else {}
-    versions = [f"{name} {packages[name]}" for name in requirement_names(model.requirements) if name in packages]
-    return f"{model.name}: {', '.join(versions or model.requirements)}"
