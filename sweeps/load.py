@@ -18,6 +18,7 @@ from sweeps.sweep_file import RESOLVED, override_key, read_sweep, read_toml
 from sweeps.sweep_file import SweepError as SweepError
 from sweeps.unplayable import limit_reason, unplayable_reason
 from sweeps.validation import as_list, drop_removed, find_name, read_named_tables, require_tables, validate_table
+from sweeps.values import slug
 
 JUDGE = "qwen3-8b"
 """The paper's judge."""
@@ -79,7 +80,7 @@ def _build(table: Mapping[str, Any], where: str) -> Sweep:
         fields["models"] = [m.model_copy(update={"faithful": True}) if m.is_local else m for m in models]
     _read_protocols(fields, where)
     fields |= read_selections(fields, where)
-    fields.setdefault("name", Path(where).stem)
+    fields.setdefault("name", slug(Path(where).stem, "sweep"))
     sweep = validate_table(Sweep, fields, where)
     _check_keys(table, sweep.protocols, where)
     _check_cells(sweep, where)

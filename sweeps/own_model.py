@@ -1,7 +1,6 @@
 """Entries of models that no sweep names: a checkpoint's folder, a Hub id, a service's address, a file, or a known name."""
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from sweeps.model import ModelSpec
 from sweeps.packages import policies
 from sweeps.registry import registry
 from sweeps.sweep_file import HUB_ID, SweepError, read_toml
+from sweeps.values import slug
 
 Entry = dict[str, Any] | str
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
@@ -51,9 +51,9 @@ def read_entries(source: str, machine: Machine, read_hub: Callable[[str], Files]
     if source in registry() or source in policies():
         return [source]
     if Path(source).is_dir():
-        return [_local(_slug(Path(source).resolve().name), os.path.abspath(source), read_folder(Path(source)), machine)]
+        return [_local(slug(Path(source).resolve().name), os.path.abspath(source), read_folder(Path(source)), machine)]
     if HUB_ID.fullmatch(source):
-        return [_local(_slug(source.rpartition("/")[2]), source, cached_files(source) or read_hub(source), machine)]
+        return [_local(slug(source.rpartition("/")[2]), source, cached_files(source) or read_hub(source), machine)]
     raise SweepError(
         f"--model {source} is no folder, Hub id (OWNER/NAME), address (http://HOST/v1#NAME) or name in `ls models`"
     )
@@ -64,7 +64,7 @@ def _service(address: str) -> Entry:
     if not name or urlsplit(base).scheme not in ("http", "https"):
         raise SweepError(f"--model {address} must name the service's model too, as in http://HOST/v1#NAME")
     key = "OPENAI_API_KEY" if urlsplit(base).hostname == "api.openai.com" else ""
-    return {"name": _slug(name), "source": name, "endpoint": {"base_url": base, "key_env": key}}
+    return {"name": slug(name), "source": name, "endpoint": {"base_url": base, "key_env": key}}
 
 
 def _local(name: str, source: str, files: Files, machine: Machine) -> Entry:
@@ -107,8 +107,3 @@ def cached_files(source: str) -> Files | None:
 
 def _weights(folder: Path) -> Iterator[int]:
     return (path.stat().st_size for path in folder.iterdir() if path.suffix in WEIGHTS)
-
-
-def _slug(text: str) -> str:
-    """Return the text as a name that is safe in paths."""
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).lstrip(".-_+") or "checkpoint"

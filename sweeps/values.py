@@ -1,5 +1,6 @@
 """Building blocks of the tables of a sweep file: immutable values, names that are safe in paths, short hashes."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
@@ -13,6 +14,11 @@ class Frozen(BaseModel):
     """An immutable table of a file that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+def slug(text: str, default: str = "checkpoint") -> str:
+    """Return a text as a name that is safe in paths; ``default`` if nothing of it is."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).lstrip(".-_+") or default
 
 
 def digest(text: str, size: int = 8) -> str:

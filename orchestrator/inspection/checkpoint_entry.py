@@ -1,6 +1,5 @@
 """Model entries for the names of a command line: of a sweep, of those that ship, or of a checkpoint's folder."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from actors.trial.certificate import ENGINES
 from sweeps.checkpoint import with_limits
 from sweeps.load import SweepError, find_models
 from sweeps.spec import ModelSpec
+from sweeps.values import slug
 
 
 def checkpoint_specs(
@@ -42,7 +42,7 @@ def checkpoint_spec(model: str, backend: str = "") -> ModelSpec | None:
         return _on_engine(find_models([model])[0], backend) if model and backend else None
     if not (Path(model) / "config.json").is_file():
         raise SweepError(f"{model} is a folder without config.json; name the folder of a checkpoint")
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", Path(model).resolve().name).lstrip(".-_+") or "checkpoint"
+    name = slug(Path(model).resolve().name)
     entry = ModelSpec(name=name, source=model, backend="transformers", gpus=0, max_images=256)
     return _on_engine(entry, backend or "transformers")
 

@@ -32,6 +32,7 @@ def test_defaults_are_the_papers():
     assert (sweep.name, sweep.output, sweep.seed) == ("small", "outputs/small", 0)
     assert (sweep.sampling.temperature, sweep.sampling.max_tokens) == (0.0, 50)
     assert sweep.selection.filtered and sweep.selection.limit is None
+    assert build(SMALL, "My Drive/a#b? é%.toml").name == "a-b-", "a name is safe in paths"
 
 
 def test_long_names_all_and_overrides(tmp_path):
