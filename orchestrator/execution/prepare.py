@@ -182,13 +182,12 @@ def recording_shown_pictures(state: AttemptState) -> Iterator[None]:
 def parse_endings(text: str) -> tuple[Ending, ...]:
     """Return the endings that ``--retry failed,overflow`` names; raises SweepError for a name that is not in ``RETRIED``."""
     names = [name.strip() for name in text.split(",") if name.strip()]
-    endings = {str(ending): ending for ending in RETRIED}
     for name in names:
-        if name not in endings:
+        if name not in RETRIED:
             raise SweepError(
-                f"--retry {name!r}: not an ending that can be retried; type one or more of {','.join(endings)}"
+                f"--retry {name!r}: not an ending that can be retried; type one or more of {','.join(RETRIED)}"
             )
-    return tuple(endings[name] for name in names)
+    return tuple(map(Ending, names))
 
 
 def requeue_episodes(

@@ -64,7 +64,6 @@ class ShownPictures:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._sample_cache: dict[tuple[str, int], frozenset[str]] = {}
         self._example_cache: dict[tuple[str, int, str, bool], frozenset[str]] = {}
 
     @staticmethod
@@ -94,10 +93,7 @@ class ShownPictures:
             return frozenset()
         if cell.condition.picture == "swapped":
             return frozenset() if sample.swapped is None else frozenset({sample.swapped.image.path})
-        sample_key = (sample.scenario, sample.id)
-        if sample_key not in self._sample_cache:
-            self._sample_cache[sample_key] = frozenset(ref.path for ref in reachable_pictures(sample))
-        return self._sample_cache[sample_key]
+        return frozenset(ref.path for ref in reachable_pictures(sample))
 
     def _example_paths(self, cell: Cell, sample: Sample) -> frozenset[str]:
         if not cell.condition.shots:
