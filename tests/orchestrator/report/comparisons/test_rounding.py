@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 from envs import SCENARIOS
 from envs.samples import paper_ids
 from orchestrator.report.paper.published import published_figures
-from orchestrator.report.tables.paper_comparison import (
-    FLOAT_ERROR,
-    smallest_difference,
-)
+from orchestrator.report.tables.paper_comparison import FLOAT_ERROR, smallest_difference
 
 
 def published_cells() -> list[tuple[str, int, float]]:

@@ -7,12 +7,7 @@ import pytest
 
 from envs import SCENARIOS
 from envs.types import Mode
-from orchestrator.report.measures.endings import (
-    EndingKind,
-    ending_counts,
-    endings,
-    view_clarity,
-)
+from orchestrator.report.measures.endings import EndingKind, ending_counts, endings, view_clarity
 
 
 def test_every_episode_has_one_kind_and_counts_add_up(run_data):

@@ -4,11 +4,7 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
-from orchestrator.report.paper.published import (
-    DEMO_CATEGORIES,
-    foreign_scenarios,
-    subset_scenarios,
-)
+from orchestrator.report.paper.published import DEMO_CATEGORIES, foreign_scenarios, subset_scenarios
 from orchestrator.report.read_run import read_run
 from tests.orchestrator.report.runs import replace_part, write_published_run
 

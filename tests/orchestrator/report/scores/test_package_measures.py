@@ -4,11 +4,7 @@ import polars as pl
 import pytest
 from scipy.stats import sem, t
 
-from orchestrator.report.scores.package_measures import (
-    join_package_measures,
-    measure_names,
-    package_measures,
-)
+from orchestrator.report.scores.package_measures import join_package_measures, measure_names, package_measures
 from orchestrator.report.statistics.proportion import proportion_interval
 
 MODULE = """

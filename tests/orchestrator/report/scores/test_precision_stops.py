@@ -9,11 +9,7 @@ from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.precision.stopping import bounds, load_rule
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.read_run import read_run
-from orchestrator.report.scores.precision_stops import (
-    MEASURES,
-    anytime_intervals,
-    sort_by_draw,
-)
+from orchestrator.report.scores.precision_stops import MEASURES, anytime_intervals, sort_by_draw
 from orchestrator.storage import run_folder
 from tests.orchestrator.precision.wide import wide
 from tests.orchestrator.report import runs
