@@ -16,19 +16,12 @@ from orchestrator.report.run_data import RunData, cached_per_run
 from proactive_operating.cells import OperatingCell, cell_clusters, operating_cells
 from proactive_operating.intervals import mean_interval
 from proactive_operating.policy import BIASES, Booleans, Floats
-from proactive_operating.summary import (
-    BOUNDS,
-    ENDINGS,
-    detection_measures,
-    exact_measures,
-    own_measures,
-    value_measures,
-)
+from proactive_operating.summary import ENDINGS, detection_measures, exact_measures, own_measures, value_measures
 
 NAMES = ("model", "scenario", "condition")
 KNOWN = 0.5
 """Smallest mean chance of the right category at which a question can be known."""
-PERCENT = ("acc", *ENDINGS, "greedy_acc", *BOUNDS, "stops_paying", "position_sd")
+PERCENT = ("acc", *ENDINGS, "greedy_acc", "unbiased", "well_timed", "stops_paying", "position_sd")
 MEASURES = (*PERCENT, "ps", "greedy_ps", "auc", "neutral")
 RARE = (*ENDINGS, "greedy_acc", "greedy_ps")
 """Measures without intervals: a few samples make up nearly all of the value, so that an interval would be too narrow."""

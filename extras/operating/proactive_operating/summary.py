@@ -18,8 +18,6 @@ Orders = Sequence[tuple[Sequence[StateGraph], Sequence[Policy]]]
 """For each order of the options, the published one first: graphs and policies of the same samples."""
 ENDINGS = ("answered", "abstained", "limited")
 """Endings at the model's own point; all other episodes end with an unreadable reply."""
-BOUNDS = ("unbiased", "well_timed")
-"""Upper bounds on accuracy; each removes one more weakness of the model."""
 LEAST_ASKED = 1e-3
 """Smallest mean number of suggestions whose price is computed."""
 

@@ -71,12 +71,8 @@ def test_scores_are_those_of_a_forward_pass_over_prompt_and_reply(
         ids = model.decoder(reply, add_special_tokens=False)["input_ids"]
         whole = torch.cat([inputs["input_ids"], torch.tensor([[*before, *ids]])], 1)
         with torch.inference_mode():
-            logits = (
-                model.network(**{**inputs, "input_ids": whole, "attention_mask": torch.ones_like(whole)})
-                .logits[0]
-                .float()
-                .log_softmax(-1)
-            )
+            fields = {**inputs, "input_ids": whole, "attention_mask": torch.ones_like(whole)}
+            logits = model.network(**fields).logits[0].float().log_softmax(-1)
         start = inputs["input_ids"].shape[1] + len(before) - 1
         written = sum(logits[start + number, token].item() for number, token in enumerate(ids))
         ended = logits[-1, sorted(model.stops)].logsumexp(0).item()

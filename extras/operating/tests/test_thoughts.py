@@ -91,9 +91,7 @@ def test_without_thoughts_no_reply_is_drawn(demo_data: Path) -> None:
     ("reply", "thought"),
     [
         ("A", ""),
-        ("  A", ""),
         ("<think>Cup.</think>\n\nA. Cup.", "<think>Cup.</think>\n\n"),
-        ("Cup. </think>A", "Cup. </think>"),
         ("<think>A</think> <think>B</think> ", "<think>A</think> <think>B</think> "),
         ("<think>Cup", ""),
         ("<think>A</think>\n<think>B", ""),

@@ -139,16 +139,3 @@ def test_the_chain_of_bounds_rises(graphs):
             own = sample_values(graph, policy)
             assert own.accuracy[NEUTRAL_INDEX] <= own.accuracy.max() + 1e-12
             assert own.accuracy.max() <= well_timed_accuracy(graph, policy) + 1e-9
-
-
-def test_a_greedy_reply_that_names_nothing_ends_wrong_and_an_unknown_one_has_no_value(graphs):
-    graph = graphs["QD"][0]
-    policy = planted(graph, Random(3))
-    first = graph.question_indices[0]
-
-    def first_greedy(option):
-        return tuple(each._replace(greedy=option) if number == first else each for number, each in enumerate(policy))
-
-    ask = int(np.flatnonzero(policy[first].suggests)[0])
-    assert greedy_values(graph, first_greedy(-1)) == (0.0, 0) and greedy_values(graph, first_greedy(-2)) is None
-    assert greedy_values(graph, first_greedy(ask)) is not None
