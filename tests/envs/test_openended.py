@@ -89,7 +89,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return module
 
 
-@settings(max_examples=3_000)
+@settings(max_examples=1_000)
 @given(text=TEXTS, count=COUNTS, scenario=st.sampled_from(list(SCENARIOS)))
 @example(text="0,1\n", count=2, scenario="IN-C")
 def test_strict_reading_matches_package(package, text, count, scenario):

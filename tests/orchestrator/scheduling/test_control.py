@@ -37,7 +37,7 @@ def one_model(episodes: int = 100, at_once: int = 10) -> tuple[Scheduler, list]:
     return schedule, schedule.on_ready(start.slot)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), death=st.sampled_from([0.0, 0.05, 0.15]))
 def test_cancelled_episodes_are_not_leased_and_others_play_once(seed, death):
     chance = Random(seed)
@@ -104,7 +104,7 @@ class RandomOperator:
         return {ordinal for ranges in self.held.values() for part in ranges for ordinal in part}
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), death=st.sampled_from([0.0, 0.05]))
 def test_every_episode_is_played_once_after_random_commands(seed, death):
     chance = Random(seed)

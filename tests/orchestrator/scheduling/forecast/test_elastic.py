@@ -9,9 +9,13 @@ from orchestrator.scheduling.forecast.forecast import Work
 from orchestrator.scheduling.nodes import Node
 from tests.bench.elastic import SCENES, Change, available, bound, hold, play
 
+FAST = ("two of eight nodes die", "half of the nodes are drained")
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize(
+    "scene", [scene if scene in FAST else pytest.param(scene, marks=pytest.mark.long) for scene in SCENES]
+)
 def test_a_change_costs_little_and_loses_and_doubles_nothing(scene):
     report = play(SCENES[scene])
 
