@@ -318,4 +318,4 @@ def test_kill_9_at_any_moment_keeps_what_was_flushed(tmp_path):
     opened.close()
     assert durable <= checked_ids(tmp_path)
     assert not list(tmp_path.rglob("*.tmp"))
-    assert len(durable) > 100, "the kills must leave something for this test to mean anything"
+    assert len(durable) > 20, "the kills must leave something for this test to mean anything"
