@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-versio
 # Python keeps what it compiled: without, each process of a run or a test compiles Ray, polars and scipy anew (6 of 10 seconds)
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: pictures demo demo-real demo-learning demo-operating test long core quick lint docs bench structure lock chaos simulate soak gpu clean
+.PHONY: pictures demo demo-real demo-learning demo-operating test long core quick lint docs bench mutants structure lock chaos simulate soak gpu clean
 
 UV     := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
@@ -113,6 +113,13 @@ docs: $(VENV)/.base
 pictures: demo
 	$(BIN)/python -m tests.pictures
 
+# one small change of a room at a time, to see whether its fast tests notice: make mutants ROOMS="envs actors/node" SAMPLE=20 SEED=1
+SAMPLE ?= 20
+ROOMS  ?=
+SEED   ?= 0
+mutants: $(VENV)/.base
+	$(BIN)/python -m tests.bench.mutants --sample $(SAMPLE) --seed $(SEED) $(ROOMS)
+
 bench: $(VENV)/.model
 	$(BIN)/python -m tests.bench
 
@@ -122,7 +129,6 @@ structure: $(VENV)/.base
 
 # every fault on a local two-node cluster, then a storm of faults drawn by SEED, for minutes or (make soak HOURS=1) hours
 HOURS  ?= 0.05
-SEED   ?= 0
 chaos: $(VENV)/.engines
 	$(BIN)/python -m pytest tests/chaos
 	$(MAKE) soak

@@ -1,11 +1,14 @@
 """Every bench runs, at its smallest size, and a ratio is told only where the machine was idle."""
 
+import ast
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from tests.bench.__main__ import BENCHES, main
 from tests.bench.alternate import ALLOWED, Others, Row, ratio, run_alternately
+from tests.bench.mutants import list_mutants, mutate
 from tests.bench.planted import TABLES, print_planted
 from tests.oracle import oracle_python
 
@@ -78,3 +81,12 @@ def test_planted_truths_are_found_with_few_runs(capsys):
     assert print_planted(runs=8, seed=2)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "seed 2, 8 runs" and len(lines) > 3 * len(TABLES)
+
+
+def test_each_mutant_changes_one_expression_and_no_message():
+    path = Path("envs/errors.py")
+    mutants = list_mutants(path)
+    source = ast.unparse(ast.parse(path.read_text()))
+
+    assert mutants and not any("raise" in mutant.change for mutant in mutants)
+    assert all(mutate(mutant) != source for mutant in mutants)
