@@ -147,8 +147,8 @@ class RunData:
 
     @property
     def unseen_conditions(self) -> list[str]:
-        """Return the names of conditions that hide the sample's own picture."""
-        return [name for name, condition in self.conditions.items() if condition.hides_picture]
+        """Return the names of conditions that hide the sample's own first picture."""
+        return [name for name, condition in self.conditions.items() if condition.picture != "own"]
 
     @property
     def reference_conditions(self) -> list[str]:
