@@ -276,7 +276,7 @@ GAME = "from envs.scenarios import QuickDraw\nclass Game(QuickDraw):\n    name, 
         ("policy", "own:p", "", "qwen2.5-vl-7b", "has a name that is taken here"),
         ("measure", "own:m", "", "acc", "has a name that is taken here"),
         ("policy", "own:p", "", "../p", "needs a name of letters, digits, dots, dashes"),
-        ("measure", "own:M", "class M: pass", "own-thing", "is the class M; a measure is a function of"),
+        ("measure", "own:M", "class M: pass", "own-thing", "is the class M; a measure is a function"),
     ],
 )  # fmt: skip
 def test_a_problem_of_a_package_is_one_sentence_of_the_sweep(

@@ -83,11 +83,12 @@ def add_command(program: typer.Typer, name: str, target: str, panel: str | None)
 app = build_app()
 
 
-def complete_program() -> Any:
+def build_complete_app() -> typer.Typer:
     """Return the command line with the commands of installed packages."""
+    program = build_app()
     for name, offer in offers("command").items():
-        add_command(app, name, offer.entry.value, "Extras")
-    return typer.main.get_command(app)
+        add_command(program, name, offer.entry.value, "Extras")
+    return program
 
 
 def main() -> None:
@@ -99,4 +100,4 @@ def main() -> None:
         # a job's log shows each line at once, and escapes characters that its encoding lacks
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     with keep_exit_code():
-        complete_program()()
+        typer.main.get_command(build_complete_app())()

@@ -164,7 +164,7 @@ def test_thinking_is_part_of_the_key_only_where_it_is_set() -> None:
     ("fields", "words"),
     [
         ({"backend": "builtin", "source": "builtin:uniform"}, "writes no thoughts"),
-        ({"backend": "transformers", "thinking": {"parser": "qwen3"}}, 'parser = "auto"'),
+        ({"backend": "transformers", "thinking": {"parser": "qwen3"}}, 'parser: write "auto"'),
         ({"backend": "vllm", "thinking": {"budget": 0}}, "greater than or equal to 1"),
     ],
 )

@@ -87,8 +87,8 @@ class VLLMBackend(LocalBackend):
         self.template = ChatParams(chat_template_kwargs=self.chat)
         renderer.warmup(self.template)
         self.tokens = renderer.default_chat_tok_params.with_kwargs(
-            add_special_tokens=processor_adds_tokens(renderer)
-            and (model.faithful or not writes_start_token(renderer, self.template))
+            add_special_tokens=(not writes_start_token(renderer, self.template) or model.faithful)
+            and processor_adds_tokens(renderer)
         )
         self.calls = ToolCalls(model, renderer, self.template) if model.calls_natively else None
         self.thoughts, self.reply_limit = open_thoughts(model, renderer, self.template), model.reply_limit

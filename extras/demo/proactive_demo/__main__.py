@@ -3,7 +3,9 @@
 import shlex
 import sys
 
-from orchestrator.cli.main import complete_program
+import typer
+
+from orchestrator.cli.main import build_complete_app
 from orchestrator.cli.user_errors import keep_exit_code
 
 COMMANDS = (
@@ -15,7 +17,7 @@ COMMANDS = (
 
 def main() -> None:
     """Run each command; the first that fails ends the program with its exit code."""
-    program = complete_program()
+    program = typer.main.get_command(build_complete_app())
     for command in COMMANDS:
         print(f"$ proactive-sweep {command}", flush=True)
         if code := program(shlex.split(command), standalone_mode=False):
