@@ -84,6 +84,11 @@ class Checkpoint:
         """Return True if the folder has no vocabulary, so that no engine can read a text."""
         return not self._has(*TOKENIZER_FILES) and "auto_map" not in self._table("tokenizer_config.json")
 
+    @property
+    def takes_films(self) -> bool:
+        """Return True if its processor also takes videos."""
+        return self._has("video_preprocessor_config.json") or "video_processor" in self._table("processor_config.json")
+
     @cached_property
     def template(self) -> str | None:
         """Return the chat template, or all of them joined; empty if the tokenizer has none, None if that is unknown."""

@@ -5,6 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from sweeps.checkpoint import Checkpoint
 from sweeps.spec import ModelSpec
 
 REGISTRIES = {
@@ -20,8 +21,15 @@ REGISTRIES = {
 
 Text-only classes count too: some judges are text-only, and a question can be asked without its picture.
 """
+FILMS = re.compile(
+    r"(?:LlavaOnevision|Qwen2_5_VL|InternVL|SmolVLM|Qwen3VL|Qwen3VLMoe|Glm4v|Glm4vMoe|Llama4|Mistral3|MiniCPMV4_6)"
+    r"ForConditionalGeneration|Phi4(?:Multimodal|MM)ForCausalLM|mistral-community/pixtral-12b"
+)
+"""Architectures, and one source, whose processor needs torchvision; others need it if they take films."""
 ENGINES = {"vllm": ("vllm",), "transformers": ("torch", "transformers"), "openai": ("openai",)}
 """Backend -> the packages that it cannot do without."""
+EXTRAS = {"torchvision": "vision", "peft": "transformers"}
+"""Package -> the extra of this project that installs it; for other packages, the extra of the backend."""
 
 
 @cache
@@ -52,13 +60,32 @@ def engine_cell(backend: str, architecture: str) -> str:
     return f"no: the installed {backend} does not run {architecture}"
 
 
-def missing_package(model: ModelSpec) -> str:
-    """Return the name of the first package of a model's engine that this machine lacks; empty if it lacks none."""
-    needed = () if model.requirements else ENGINES.get(model.backend, ())
+def engine_has_template(checkpoint: Checkpoint) -> bool:
+    """Return True if vLLM ships a chat template for this model type, or if vLLM is not installed here."""
+    spec = importlib.util.find_spec("vllm")
+    try:
+        path = (
+            Path(spec.origin if spec and spec.origin else "").parent / "transformers_utils/chat_templates/registry.py"
+        )
+        text = path.read_text("utf-8")
+    except OSError:
+        return True
+    return f'"{checkpoint.config.get("model_type")}":' in text
+
+
+def missing_package(model: ModelSpec, checkpoint: Checkpoint | None) -> str:
+    """Return the name of a package that a model needs and this machine lacks, its engine first; empty if none."""
+    needed = [] if model.requirements else list(ENGINES.get(model.backend, ()))
+    architecture = (checkpoint.architecture if checkpoint else "") or model.architecture
+    if model.is_local and needed:
+        films = FILMS.fullmatch(model.source) or FILMS.fullmatch(architecture)
+        needed += ["torchvision"] if films or (checkpoint and checkpoint.takes_films) else []
+        needed += ["num2words"] if architecture.startswith("SmolVLM") else []
+        needed += ["peft"] if model.lora and model.backend == "transformers" else []
     return next((name for name in needed if importlib.util.find_spec(name) is None), "")
 
 
 def install_sentence(model: ModelSpec, package: str) -> str:
     """Return that a model lacks a package, with the command that installs it; empty for no package."""
-    command = f"pip install 'proactive-sweep[{model.backend}]'"
+    command = f"pip install 'proactive-sweep[{EXTRAS.get(package, model.backend)}]'"
     return f"it needs {package}, which is not installed: {command}" if package else ""

@@ -95,7 +95,7 @@ def check(
 def local_fault(model: ModelSpec, samplings: Sequence[Sampling] = ()) -> str:
     """Return why a model cannot play from this machine: its packages, service, policy, files or decoding; empty if it can."""
     cells = _cells(model, samplings)
-    return Check("", cells).fault or engines.install_sentence(model, engines.missing_package(model))
+    return Check("", cells).fault or engines.install_sentence(model, engines.missing_package(model, None))
 
 
 def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", renders: bool = False) -> dict[str, str]:
@@ -122,7 +122,7 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", rende
         "template": _template(model, checkpoint, renders),
         "decoding": _decoding(checkpoint, samplings),
         "fit": _fit(model, facts.weights, gpu) if gpu else "unknown",
-        "packages": _packages(model),
+        "packages": _packages(model, checkpoint),
         "license": _license(model, facts),
     }
 
@@ -211,11 +211,12 @@ def _architecture(model: ModelSpec, checkpoint: Checkpoint) -> str:
     return cell
 
 
-def _packages(model: ModelSpec) -> str:
+def _packages(model: ModelSpec, checkpoint: Checkpoint) -> str:
     if model.requirements:
         return f"unknown: own packages ({', '.join(model.requirements)}), which `models try` installs"
-    name = engines.missing_package(model)
-    return f"unknown: {engines.install_sentence(model, name)}" if name else "ok"
+    name = engines.missing_package(model, checkpoint)
+    verdict = "unknown" if name in engines.ENGINES.get(model.backend, ()) else "no"
+    return f"{verdict}: {engines.install_sentence(model, name)}" if name else "ok"
 
 
 def _images(model: ModelSpec, checkpoint: Checkpoint) -> str:
@@ -237,8 +238,8 @@ def _template(model: ModelSpec, checkpoint: Checkpoint, renders: bool) -> str:
     if template:
         functions = "with functions" if "tools" in template else "no functions"
         return f"{'no' if 'no functions' in checkpoint.limits(model) else 'ok'}: {functions}"
-    if model.backend == "vllm":
-        return 'unknown: it has none, and vLLM has its own only for some models; backend = "transformers" needs none'
+    if model.backend == "vllm" and not engines.engine_has_template(checkpoint):
+        return 'no: it has no chat template, which vLLM needs; write backend = "transformers"'
     return "ok: none, one question with one picture"
 
 

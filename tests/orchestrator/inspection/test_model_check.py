@@ -115,13 +115,18 @@ def test_a_model_fits_if_its_weights_and_five_gigabytes_are_usable(entry, cell):
 
 
 class OneModel(BaseHTTPRequestHandler):
-    """A service that lists models."""
+    """A service that lists models, and answers a question to any of them with one status code."""
 
     listing: bytes | None = json.dumps({"data": [{"id": name} for name in ("models/a", "b", "c", "d")]}).encode()
     """None answers with words that are no HTTP."""
+    code = 200
 
     def do_GET(self):
         self.wfile.write(b"HELLO\r\n\r\n" if self.listing is None else b"HTTP/1.0 200 OK\r\n\r\n" + self.listing)
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.wfile.write(f"HTTP/1.0 {self.code} X\r\n\r\n{{}}".encode())
 
     def log_message(self, *_):
         pass
@@ -130,13 +135,14 @@ class OneModel(BaseHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("source", "service", "cell"),
     [
-        ("b", {}, "ok: it answers"),
-        ("x", {}, "unknown: ADDRESS lists a, b, c and 1 more, not x"),
+        ("b", {"code": 500}, "ok: it answers"),
+        ("x", {"code": 200}, "unknown: ADDRESS does not list x"),
+        ("x", {"code": 404}, "no: it serves a, b, c and 1 more, not x; correct source"),
         ("x", {"listing": b'{"data": null}'}, "unknown: ADDRESS lists no models"),
         ("x", {"listing": None}, "no: ADDRESS does not answer"),
     ],
 )
-def test_a_service_is_asked_for_its_models(source, service, cell):
+def test_a_service_is_asked_for_its_models_and_then_for_one_word(source, service, cell):
     with serving(type("Service", (OneModel,), service)) as address:
         checked = row(source=source, backend="openai", endpoint=Endpoint(base_url=f"{address}/", key_env=""))
 
@@ -224,7 +230,14 @@ def test_faults_of_files_are_known_before_a_sweep_starts(tmp_path):
     assert fault(odd, backend="transformers", trust_remote_code=True) == fault(odd, backend="transformers")
     own = folder(tmp_path / "own", architectures=["OddModel"], auto_map={})
     assert fault(own, backend="transformers", trust_remote_code=True) == ""
+    untold = folder(tmp_path / "untold")
+    (tmp_path / "untold/tokenizer_config.json").write_text("{}")
+    if find_spec("vllm"):
+        assert fault(untold) == 'it has no chat template, which vLLM needs; write backend = "transformers"'
     assert fault(tmp_path / "gone") == f"folder {tmp_path / 'gone'} does not exist"
+    films = folder(tmp_path / "films", architectures=["LlavaNextVideoForConditionalGeneration"])
+    (tmp_path / "films/video_preprocessor_config.json").write_text("{}")
+    assert bool(find_spec("torchvision")) or "it needs torchvision" in fault(films, backend="transformers")
 
 
 def test_decoding_that_no_engine_follows_is_known_before_a_sweep_starts(tmp_path: Path) -> None:
