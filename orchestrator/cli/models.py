@@ -89,6 +89,8 @@ def try_models(
     if prompt:
         from orchestrator.cli.prompt import print_prompt
 
+        if as_json:
+            raise UserError("--prompt prints a text; leave --json out")
         benchmark = data or Path("outputs/demo-data")
         print_prompt(prompt, models[0] if models else "", sweep, benchmark, judge, backend)
     elif flip_rate is not None:

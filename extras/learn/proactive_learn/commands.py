@@ -13,7 +13,7 @@ SWEEPS = Path(__file__).parent / "sweeps"
 
 
 def train(
-    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file with a \\[train] table.")],
+    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file with a [train] table.")],
     set_: Annotated[
         list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key, such as train.rp=0.75.")
     ] = [],  # noqa: B006
