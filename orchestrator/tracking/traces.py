@@ -195,5 +195,5 @@ def _turn_text(turn: Mapping[str, Any], view: Mapping[str, Any], uris: list[str]
     if action is not None:
         verdict = f"Read as {visible(action)}: suggestion side {turn['option']}, category side {turn['category']}."
     name = f"turn {turn['turn'] + 1} · {visible(action or 'free answer')}"
-    shown = uris[picture] if isinstance(picture, int) else picture
-    return TurnText(name, question, code_block(turn["reply"] + cut), verdict, shown)
+    source = uris[picture] if isinstance(picture, int) else picture
+    return TurnText(name, question, code_block(turn["reply"] + cut), verdict, source)

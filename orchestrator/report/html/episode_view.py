@@ -79,17 +79,17 @@ def view_episode(
 def _view_turn(thumbnails: Thumbnails, turn: Row, question: ReplayedTurn | None) -> dict[str, Any]:
     reply, length = cut(turn["reply"] or "", LONGEST_REPLY)
     image, thoughts = turn["image"] or "", turn.get("thoughts") or ""
-    shown = {name: turn[name] for name in ("turn", "frame", "option", "category", "action", "move")}
-    shown |= {"picture": thumbnails.number(image), "image": cut(image, LONGEST_REPLY)[0], "reply": reply}
+    view = {name: turn[name] for name in ("turn", "frame", "option", "category", "action", "move")}
+    view |= {"picture": thumbnails.number(image), "image": cut(image, LONGEST_REPLY)[0], "reply": reply}
     if question:
-        shown |= {"prompt": question.view.prompt, "answer": question.answer, "asks": question.asks}
-        shown |= {"options": question.view.options, "categories": question.view.categories, "said": question.said}
+        view |= {"prompt": question.view.prompt, "answer": question.answer, "asks": question.asks}
+        view |= {"options": question.view.options, "categories": question.view.categories, "said": question.said}
     optional = {
         "length": length,
         "edge": parse_image_key(image).short_edge,
         "thoughts": cut(thoughts, LONGEST_REPLY)[0],
     }
-    return shown | {name: value for name, value in optional.items() if value}
+    return view | {name: value for name, value in optional.items() if value}
 
 
 def replay_episode(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[dict[int, ReplayedTurn], str]:

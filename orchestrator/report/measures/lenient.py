@@ -54,8 +54,8 @@ def leniency(run_data: RunData) -> pl.DataFrame:
     names = ["cell", "model", "scenario", "condition", "protocol", "scored", "correct"]
     rows = run_data.rows.filter(~pl.col("protocol").is_in([Protocol.OEG_MULTI, Protocol.TOOLS])).select(names)
     rows = rows.join(counts, on="cell", how="left").with_columns(pl.col(COUNTS).fill_null(0))
-    known = pl.when(pl.col("scenario").is_in(list(run_data.samples)) | (pl.col("unparsable") == 0))
-    rows = rows.with_columns(known.then(pl.col(COUNTS[1:])).name.keep())
+    is_readable = pl.when(pl.col("scenario").is_in(list(run_data.samples)) | (pl.col("unparsable") == 0))
+    rows = rows.with_columns(is_readable.then(pl.col(COUNTS[1:])).name.keep())
     gains = {"acc": pl.lit(0), "acc_lenient": pl.col("would_correct"), "acc_lenient_most": pl.col("otherwise")}
     right, scored = pl.col("correct"), pl.col("scored")
     accuracies = (pl.when(scored > 0).then(100 * (right + gain) / scored).alias(name) for name, gain in gains.items())

@@ -80,8 +80,8 @@ def _bound_rows(rows: pl.DataFrame) -> Iterator[tuple[object, ...]]:
 
 def _bound_average(cells: Sequence[pl.DataFrame]) -> tuple[object, ...]:
     """Return n, missing, value, least, least_low, most and most_high, averaged over cells."""
-    shown = [cell.filter(~pl.col("error"))["least"].mean() for cell in cells]
-    value = None if None in shown else 100 * float(np.mean(shown))  # type: ignore[arg-type]
+    answered = [cell.filter(~pl.col("error"))["least"].mean() for cell in cells]
+    value = None if None in answered else 100 * float(np.mean(answered))  # type: ignore[arg-type]
     ends = [
         [estimate_mean(100 * cell[end].to_numpy(), cluster_numbers(cell), unit=100) for cell in cells] for end in ENDS
     ]

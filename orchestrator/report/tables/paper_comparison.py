@@ -110,10 +110,10 @@ def _own_figures(run_data: RunData) -> pl.DataFrame:
     counts = run_data.rows.group_by(GROUP).agg(pl.col("planned", "finished", "errors").sum())
     averages = averages.join(counts, on=list(GROUP)).with_columns(scenario=pl.lit(AVERAGE))
     both = pl.concat([cells, averages], how="diagonal")
-    kept = [name for name in (*GROUP, *COUNTS) if name in both.columns]
+    shared_columns = [name for name in (*GROUP, *COUNTS) if name in both.columns]
     parts = [
         both.filter(protocol=protocol).select(
-            *kept, measure=pl.lit(name), ours=name, low=f"{name}_low", high=f"{name}_high"
+            *shared_columns, measure=pl.lit(name), ours=name, low=f"{name}_low", high=f"{name}_high"
         )
         for protocol, measures in MEASURES.items()
         for name in measures.values()

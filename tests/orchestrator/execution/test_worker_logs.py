@@ -1,4 +1,4 @@
-"""What an attempt leaves behind: one folder, bounded, without secrets."""
+"""Each attempt logs to a numbered folder of its own, and goes on where the disk takes no log."""
 
 import pytest
 
