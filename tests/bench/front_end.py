@@ -12,7 +12,6 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -71,7 +70,7 @@ def first_turn(sample: Sample, image: ImageRef, before: str = "") -> Request:
     state, condition = SCENARIOS[sample.scenario].initial(sample), CONDITIONS["zero-shot"]
     view = turn_view(sample, state, condition)
     (message,) = messages(sample, view, condition, (), ())
-    prompt = replace(message, text=before + message.text, images=(image,))
+    prompt = message._replace(text=before + message.text, images=(image,))
     return Request((prompt,), Sampling(), 0, Situation(sample, state, view))
 
 
