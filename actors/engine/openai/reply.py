@@ -52,6 +52,8 @@ class Tokens:
     """Description of the invalid counts; empty if all are valid."""
     cached: int | None = None
     """Prompt tokens from the service's cache; None if it does not report them, or reports more than the prompt has."""
+    thoughts: int | None = None
+    """Tokens of the reply's thoughts; None if the service does not report them, or reports more than the reply has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +100,16 @@ def read_usage(answer: Mapping[str, Any]) -> Tokens:
     counts = {name: usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
     invalid = ", ".join(f"{name} is {_shorten(count)}" for name, count in counts.items() if not _is_count(count))
     prompt, reply = (count if _is_count(count) else 0 for count in counts.values())
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    cached = _count_part(usage.get("prompt_tokens_details"), "cached_tokens", prompt)
     return Tokens(
-        prompt, reply, invalid, cached if isinstance(cached, int) and _is_count(cached) and cached <= prompt else None
+        prompt, reply, invalid, cached, _count_part(usage.get("completion_tokens_details"), "reasoning_tokens", reply)
     )
+
+
+def _count_part(details: object, name: str, whole: int) -> int | None:
+    """Return a count of a part of ``whole`` tokens; None without a possible one."""
+    count = details.get(name) if isinstance(details, dict) else None
+    return count if isinstance(count, int) and _is_count(count) and count <= whole else None
 
 
 def _is_count(value: object) -> bool:

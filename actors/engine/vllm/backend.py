@@ -124,11 +124,14 @@ class VLLMBackend(LocalBackend):
             lambda: self.prompts.prepare(request), make_params, limit, self.lora
         )
         answer = output.outputs[0]
-        thought, text = self.thoughts.split(answer.text, answer.finish_reason) if self.thoughts else ("", answer.text)
+        thought, text, finish = "", answer.text, answer.finish_reason
+        if self.thoughts:
+            tokens = answer.token_ids[:-1] if finish == "stop" else answer.token_ids
+            thought, text, finish = self.thoughts.read(text, tokens, finish, request.sampling.max_tokens)
         text = calls.read(text, request.tools) if calls else text
         return Reply(
             self.thoughts.clean(text) if self.thoughts else text,
-            len(output.prompt_token_ids), len(answer.token_ids), answer.finish_reason, seconds, thought=thought,
+            len(output.prompt_token_ids), len(answer.token_ids), finish, seconds, thought=thought,
             cached_tokens=output.num_cached_tokens, pictures=pictures.pictures, cached_pictures=pictures.cached,
         )  # fmt: skip
 

@@ -16,8 +16,8 @@ class ParsedThoughts(ThoughtReader):
 
     def __init__(self, model: ModelSpec, tokenizer: Any, prompt: str) -> None:
         """Raises ValueError if vLLM lacks the entry's parser."""
-        super().__init__(tokenizer, prompt)
         assert model.thinking is not None
+        super().__init__(tokenizer, prompt, model.thinking)
         self.tokenizer, self.chat = tokenizer, model.chat
         try:
             self.parser: Any = ReasoningParserManager.get_reasoning_parser(model.thinking.parser)
@@ -42,7 +42,7 @@ def open_thoughts(model: ModelSpec, renderer: Any, template: ChatParams) -> Thou
         return None
     tokenizer, prompt = renderer.get_tokenizer(), render_question(renderer, template)
     return (
-        ThoughtReader(tokenizer, prompt)
+        ThoughtReader(tokenizer, prompt, model.thinking)
         if model.thinking.parser == "auto"
         else ParsedThoughts(model, tokenizer, prompt)
     )
