@@ -57,5 +57,6 @@ def test_inspects_viewer_shows_an_episode_with_its_pictures(demo_data, tmp_path)
         assert name in text and "Please only return one of the options" in text
         assert text.count("ASSISTANT\n") == len(pictures), "a reply per picture"
         assert len(pictures) > 1
-        errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+        severe = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+        errors = [message for message in severe if "/api/flow?" not in message]  # the viewer asks for a file few folders have
         assert errors == []

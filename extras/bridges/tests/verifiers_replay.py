@@ -70,5 +70,5 @@ def _texts(messages: list[dict[str, Any]]) -> Iterator[list[Any]]:
 
 if __name__ == "__main__":
     os.environ["TESTS_KEY"] = "none"
-    assert environment_class("proactive-sweep").__name__ == "ProactiveEnv", "found by its name"
+    assert environment_class("proactive-bridges").__name__ == "ProactiveEnv", "found by its name"
     asyncio.run(play(json.loads(Path(sys.argv[1]).read_text()), sys.argv[2]))
