@@ -17,7 +17,6 @@ from actors.engine.backend import Backend, Reply, Request
 from actors.engine.budget import Ledger
 from actors.engine.in_flight import StartReport, choose_in_flight
 from actors.engine.loader import freeze_heap, load_engine
-from actors.engine.several_nodes import join_nodes
 from actors.engine.weights import loaded_weights
 from actors.node import own_packages
 from actors.node.process_output import WorkerAddress, output_files
@@ -129,9 +128,6 @@ class Worker:
         return StartReport(lines, widest.episodes, loaded_weights(self.models))
 
     def _load(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
-        if model.is_over_nodes:
-            for line in join_nodes(model):
-                report(line)
         backend = load_engine(model, self.data, ray.get_gpu_ids(), report)
         if self.ledger is not None:
             backend.set_budget(self.ledger, ray.get_runtime_context().get_actor_id())

@@ -1,4 +1,4 @@
-"""What an entry may say about its engine: options that can change an answer or run code, pipeline stages, and packages.
+"""What an entry may say about its engine: options that can change an answer or run code, and packages.
 
 Engines accept names of classes, kernels and repositories in many options, and run what they name: an entry with an option
 outside ``SAFE`` must say ``unsafe_options = true``.
@@ -15,8 +15,7 @@ VLLM_SPEED = frozenset((
     "disable_log_stats", "distributed_executor_backend", "download_dir", "enable_chunked_prefill", "enable_lora",
     "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization", "limit_mm_per_prompt", "load_format",
     "max_lora_rank", "max_loras", "max_model_len", "max_num_batched_tokens", "max_num_seqs", "max_parallel_loading_workers",
-    "mm_processor_cache_gb", "num_gpu_blocks_override", "pipeline_parallel_size", "scheduling_policy", "seed",
-    "tensor_parallel_size",
+    "mm_processor_cache_gb", "num_gpu_blocks_override", "scheduling_policy", "seed", "tensor_parallel_size",
 ))  # fmt: skip
 TRANSFORMERS_SPEED = frozenset(("attn_implementation", "batch", "device_map", "low_cpu_mem_usage"))
 SPEED_ONLY = VLLM_SPEED | TRANSFORMERS_SPEED | {"swap_space"}
@@ -37,7 +36,7 @@ CHOICES: dict[str, frozenset[Any]] = {
     "attn_implementation": frozenset(("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")),
     "compilation_config": frozenset((0, 1, 2, 3)),
     "config_format": frozenset(("auto", "hf", "mistral")),
-    "distributed_executor_backend": frozenset(("mp", "ray", "uni")),
+    "distributed_executor_backend": frozenset(("mp", "uni")),
     "load_format": frozenset(("auto", "safetensors", "fastsafetensors", "dummy", "mistral", "bitsandbytes", "gguf")),
     "tokenizer_mode": frozenset(("auto", "hf", "slow", "mistral")),
 }
@@ -63,33 +62,6 @@ def _is_number(name: str, value: Any) -> bool:
     if isinstance(value, list):
         return all(_is_number("", inner) for inner in value)
     return name != "trust_remote_code" and isinstance(value, int | float)
-
-
-# -- pipeline stages, which vLLM can spread over nodes; every other engine has all its GPUs on one node ---------------------
-STAGES, WIDTH, EXECUTOR = "pipeline_parallel_size", "tensor_parallel_size", "distributed_executor_backend"
-"""Options of vLLM."""
-MOST_GPUS = 64
-"""Most GPUs of one replica."""
-NODE_GPUS = 8
-"""Most GPUs of one stage, all of which are on one node."""
-
-
-def wrong_stages(backend: str, gpus: float, options: Mapping[str, Any]) -> str:
-    """Return why a replica cannot be spread over GPUs as its entry says; empty if it can."""
-    stages, width = options.get(STAGES, 1), options.get(WIDTH)
-    if backend != "vllm":
-        on_one_node = gpus <= NODE_GPUS and STAGES not in options
-        reason = f"only vLLM has replicas on several nodes; write gpus = {NODE_GPUS} or less, without {STAGES}"
-        return "" if on_one_node else reason
-    if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
-        return f"{STAGES} = {stages!r} is no number of stages; write 2 or more, or leave it out"
-    if options.get(EXECUTOR) == "ray":
-        return f'{EXECUTOR} = "ray" is set automatically for a replica on several nodes; leave it out'
-    is_even = gpus <= 1 or stages == 1 or (gpus % stages == 0 and width in (None, gpus // stages))
-    if gpus <= NODE_GPUS * stages and is_even:
-        return ""
-    stage = f"{STAGES} = {stages} with at most {NODE_GPUS} GPUs each"
-    return f"gpus = {gpus} does not fit {stage}; change one of the two, and leave {WIDTH} out"
 
 
 # -- packages in versions of its own --------------------------------------------------------------------------------------

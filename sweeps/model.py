@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from sweeps.endpoint import Endpoint
-from sweeps.engine_options import EXECUTOR, MOST_GPUS, SPEED_ONLY, STAGES, wrong_requirement, wrong_stages
+from sweeps.engine_options import SPEED_ONLY, wrong_requirement
 from sweeps.sampling import Sampling, Thinking, Whole
 from sweeps.values import NAME, Frozen
 
@@ -27,6 +27,10 @@ SINGLE_START_TOKEN = frozenset((
 """Architectures whose prompts ``faithful`` leaves unchanged (docs/decisions/0008); any other may get a second start token."""
 GPU_SHARES = (0.5, 0.25)
 """Shares of one GPU, for engines that use it together; powers of two, so that they add up to one."""
+MOST_GPUS = 64
+"""Most GPUs of one replica."""
+STAGES = "pipeline_parallel_size"
+"""An option of vLLM that is refused."""
 Limit = Literal["no pictures", "no chat template", "no functions"]
 """What a checkpoint cannot take (``sweeps.checkpoint``, ``sweeps.unplayable``)."""
 
@@ -42,7 +46,7 @@ class ModelSpec(Frozen):
     parameters: float | None = None
     """Billions, where published."""
     gpus: int | float = 1
-    """GPUs of one replica: up to 8 of one node (tensor parallel), or 0.5 or 0.25 of a shared one; more with ``stages``."""
+    """GPUs of one replica, all of one node (tensor parallel), or 0.5 or 0.25 of a shared one."""
     accelerator: str = ""
     """The kind of GPU, as Ray names it (``H200``); empty takes any."""
     max_images: Annotated[Whole, Field(ge=1)] | None = None
@@ -97,9 +101,7 @@ class ModelSpec(Frozen):
     def _check_gpus(cls, value: Any) -> Any:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not (value in GPU_SHARES or (value == int(value) and 0 <= value <= MOST_GPUS)):
-            raise ValueError(
-                "write a whole number from 0 to 8, or 0.5 or 0.25 for a GPU that engines share; more only in pipeline stages"
-            )
+            raise ValueError("write a whole number, at most 64, or 0.5 or 0.25 for a GPU that engines share")
         return value if value in GPU_SHARES else int(value)
 
     @model_validator(mode="before")
@@ -125,20 +127,6 @@ class ModelSpec(Frozen):
     def prices(self) -> tuple[float, float]:
         """Return a service's prices per million prompt tokens and per million reply tokens."""
         return self.endpoint.prompt_price, self.endpoint.reply_price
-
-    @property
-    def stages(self) -> int:
-        """Return the number of a replica's pipeline stages, each tensor parallel on one node; 1 if one node holds all of it."""
-        return int(self.options.get(STAGES, 1)) if self.backend == "vllm" and self.gpus > 1 else 1
-
-    def over_nodes(self) -> Self:
-        """Return the entry for a replica whose stages are on several nodes, where Ray starts vLLM's processes."""
-        return self.model_copy(update={"options": {**self.options, EXECUTOR: "ray"}})
-
-    @property
-    def is_over_nodes(self) -> bool:
-        """Return True for an entry from ``over_nodes``."""
-        return self.backend == "vllm" and self.options.get(EXECUTOR) == "ray"
 
     @property
     def calls_natively(self) -> bool:
@@ -219,4 +207,5 @@ def _faults(model: ModelSpec) -> Iterator[str]:
         date.fromisoformat(today)
     except (TypeError, ValueError):
         yield f'chat.today = {today!r} is no date; write it as "2026-11-01"'
-    yield wrong_stages(model.backend, gpus, options)
+    if STAGES in options:
+        yield f"options.{STAGES} is gone (last in 0.2.0); serve the model with its own vLLM and play it as an endpoint"

@@ -9,10 +9,14 @@ from pydantic import BaseModel, ValidationError
 
 from envs.installed import missing_extra
 from sweeps.conditions import Condition
+from sweeps.model import STAGES
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
 
-REMOVED = dict.fromkeys(("batch", "batch_prompt_price", "batch_reply_price"), "0.2.0 was the last with the Batch API")
+REMOVED = {
+    **dict.fromkeys(("batch", "batch_prompt_price", "batch_reply_price"), "0.2.0 was the last with the Batch API"),
+    STAGES: "0.2.0 was the last with pipeline stages",
+}
 """Key of an earlier release -> the release that last had it, or the package that has it now."""
 
 

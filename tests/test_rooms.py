@@ -63,7 +63,6 @@ DOORS = {
         "actors/",
     ),
     "ray": (
-        "actors/engine/several_nodes.py",
         "actors/worker.py",
         "orchestrator/datasets/node_staging.py",
         "orchestrator/execution/driver.py",

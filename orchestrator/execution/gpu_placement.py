@@ -1,7 +1,7 @@
-"""Tells Ray where to put a worker: on a node, in a placement group of a shared GPU, or in one over its pipeline's nodes.
+"""Tells Ray where to put a worker: on a node, or in the placement group of a shared GPU.
 
 A placement group exists until the last of its workers has ended, so the scheduler and Ray count the same GPUs in any order of
-starts and stops. Ray creates a group over several nodes as a whole or not at all; removing it ends all processes in it.
+starts and stops.
 """
 
 from typing import Any
@@ -11,24 +11,19 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from orchestrator.scheduling.commands import Demand, Start
 
-NODE_LABEL = "ray.io/node-id"
-"""The label with which Ray names every node."""
-
 
 class GpuPlacement:
     """The placement groups of a driver's workers."""
 
     def __init__(self) -> None:
         self.groups: dict[int, PlacementGroup] = {}
-        """Number of a shared GPU, or slot of a worker on several nodes -> its placement group."""
+        """Number of a shared GPU -> its placement group."""
         self.members: dict[int, int] = {}
-        """Slot -> the number of the placement group that the worker is in."""
+        """Slot -> the number of the shared GPU that the worker uses."""
 
     def options(self, start: Start, demand: Demand) -> dict[str, Any]:
         """Return the options of the worker's actor; the first worker of a placement group reserves it."""
-        node, shared, stages = start.place
-        if stages:
-            return self._stage_options(start, demand)
+        node, shared = start.place
         if shared is not None:
             return self._shared_options(start, demand)
         accelerator = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
@@ -48,7 +43,7 @@ class GpuPlacement:
 
     def _shared_options(self, start: Start, demand: Demand) -> dict[str, Any]:
         """Return options in the placement group of a shared GPU; it also holds the CPUs, so its members reserve none."""
-        node, shared, _ = start.place
+        node, shared = start.place
         assert shared is not None
         if shared not in self.groups:
             bundle = {"CPU": float(demand.cpus), **_gpu(demand)}
@@ -60,24 +55,6 @@ class GpuPlacement:
         self.members[start.slot] = shared
         within = PlacementGroupSchedulingStrategy(self.groups[shared], placement_group_bundle_index=0)
         return {"num_gpus": demand.gpus, "num_cpus": 0, "scheduling_strategy": within}
-
-    def _stage_options(self, start: Start, demand: Demand) -> dict[str, Any]:
-        """Return options in the first bundle of a placement group with one GPU per bundle, as vLLM's Ray executor requires.
-
-        The worker itself reserves no GPU; the processes that vLLM starts inherit its placement group.
-        """
-        width = int(demand.gpus) // len(start.place.stages)
-        nodes = [name for name in start.place.stages for _ in range(width)]
-        bundles = [_gpu(demand) for _ in nodes]
-        bundles[0] |= {"CPU": float(demand.cpus)} if demand.cpus else {}
-        group = self.groups[start.slot] = placement_group(
-            bundles, strategy="PACK", bundle_label_selector=[{NODE_LABEL: name} for name in nodes]
-        )
-        self.members[start.slot] = start.slot
-        within = PlacementGroupSchedulingStrategy(
-            group, placement_group_bundle_index=0, placement_group_capture_child_tasks=True
-        )
-        return {"num_gpus": 0, "num_cpus": demand.cpus, "scheduling_strategy": within}
 
 
 def _gpu(demand: Demand) -> dict[str, float]:

@@ -13,7 +13,6 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.engine.vllm.batch_invariance import VARIABLE as BATCH_INVARIANT
 from actors.worker import OwnPackages, install_packages
 from orchestrator.execution.ray_cluster import node_hosts
 from orchestrator.object_store.bucket import cache_root
@@ -24,17 +23,14 @@ log = logging.getLogger(__name__)
 
 
 def worker_options(models: Sequence[ModelSpec]) -> dict[str, Any]:
-    """Return the Ray options of an actor that plays these models: variables for it and for vLLM's processes on other nodes."""
-    folder, variables = packages_folder(models), dict[str, str]()
-    if folder:
-        variables["PYTHONPATH"] = os.pathsep.join((str(folder), "${PYTHONPATH}"))
-    if any(model.stages > 1 and model.options.get("batch_invariant") for model in models):
-        variables[BATCH_INVARIANT] = "1"  # vLLM reads it when it is imported on the other nodes
-    return {"runtime_env": {"env_vars": variables}} if variables else {}
+    """Return the Ray options of an actor that plays these models: the variable for its packages."""
+    if not (folder := packages_folder(models)):
+        return {}
+    return {"runtime_env": {"env_vars": {"PYTHONPATH": os.pathsep.join((str(folder), "${PYTHONPATH}"))}}}
 
 
-def worker_arguments(models: Sequence[ModelSpec], nodes: Sequence[str]) -> dict[str, Any]:
-    """Start the installation on the worker's nodes, or on all nodes if ``nodes`` is empty.
+def worker_arguments(models: Sequence[ModelSpec], node: str = "") -> dict[str, Any]:
+    """Start the installation on the worker's node, or on all nodes if ``node`` is empty.
 
     Returns the arguments of the actor that make it wait for the installation.
     """
@@ -45,7 +41,7 @@ def worker_arguments(models: Sequence[ModelSpec], nodes: Sequence[str]) -> dict[
         install_packages.options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
             _requirements(models), str(folder)
         )
-        for name in (nodes or node_hosts())
+        for name in ([node] if node else node_hosts())
     ]
     return {"packages": join_reasons.remote(str(folder), *installs)}
 

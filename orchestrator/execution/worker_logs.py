@@ -90,8 +90,7 @@ def log_command(command: Command, names: Mapping[int, str]) -> None:
     """
     match command:
         case Start(slot, name, place):
-            nodes = ", ".join(node[:12] for node in place.nodes)
-            where = f" on node{'s' if place.stages else ''} {nodes}" if nodes else ""
+            where = f" on node {place.node[:12]}" if place.node else ""
             where += f", shared GPU {place.shared}" if place.shared is not None else ""
             log.info("worker %d of %s starts%s", slot, name, where)
         case Stop(slot) if slot in names:

@@ -171,9 +171,9 @@ class WorkerPool:
             **self._placement.options(start, self.demands[name]), **self.turn_judges.options(name), **worker_options(models),
         }  # fmt: skip
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
-            self._plan_ref, [pinned.over_nodes() if start.place.stages else pinned for pinned in map(self.weights.pin, models)],
+            self._plan_ref, [*map(self.weights.pin, models)],
             str(Path(self.sweep.data).resolve()), judge, self.spending.ledger,
-            **worker_arguments(models, start.place.nodes),
+            **worker_arguments(models, start.place.node),
         )  # fmt: skip
         self.handles[slot] = WorkerHandle(name, actor, queue, None, models, self.demands[name], start.place)
         if judge is None:
@@ -243,9 +243,7 @@ class WorkerPool:
             if worker.node and place.shared is not None:
                 shared[place.shared] = Holding(worker.node, 1, demand.cpus)
             elif worker.node:
-                alone.append(Holding(worker.node, place.share_of(place.node, demand.gpus), demand.cpus))
-                others = (name for name in place.nodes if name != place.node)
-                alone += [Holding(name, place.share_of(name, demand.gpus), 0) for name in others]
+                alone.append(Holding(worker.node, demand.gpus, demand.cpus))
         return [*alone, *shared.values()]
 
     def _remove(self, slot: int) -> WorkerHandle:

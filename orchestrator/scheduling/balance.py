@@ -196,17 +196,17 @@ def workers_to_evict(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) ->
     for node in nodes.nodes:
         if wide.accelerator not in ("", node.accelerator):
             continue
-        narrower = [s for s in slots if node.name in s.place.nodes and 0 < s.group.demand.gpus < wide.gpus]
+        narrower = [s for s in slots if node.name == s.place.node and 0 < s.group.demand.gpus < wide.gpus]
         if wide.gpus >= 1:
-            choices.append(_leaving_for(wide.gpus, node.name, Fraction(nodes.free[node.name]), _blocks(narrower)))
+            choices.append(_leaving_for(wide.gpus, Fraction(nodes.free[node.name]), _blocks(narrower)))
         else:
             shared = [(number, gpu.free) for number, gpu in nodes.shared.items() if gpu.node == node.name]
             members = {number: [[s] for s in narrower if s.place.shared == number] for number, _ in shared}
-            choices += [_leaving_for(wide.gpus, node.name, free, members[number]) for number, free in shared]
+            choices += [_leaving_for(wide.gpus, free, members[number]) for number, free in shared]
     return min((leaving for leaving in choices if leaving is not None), key=len, default=[])
 
 
-def _leaving_for(gpus: float, node: str, free: Fraction, blocks: Iterable[list[WorkerSlot]]) -> list[WorkerSlot] | None:
+def _leaving_for(gpus: float, free: Fraction, blocks: Iterable[list[WorkerSlot]]) -> list[WorkerSlot] | None:
     """Return the workers that must leave until so many GPUs are free, on a node or of a shared GPU; None if too few are.
 
     ``free``: GPUs that are free before.
@@ -216,7 +216,7 @@ def _leaving_for(gpus: float, node: str, free: Fraction, blocks: Iterable[list[W
         if free < gpus:
             leaving += block
             frees_whole_gpu = block[0].place.shared is not None and gpus >= 1
-            free += 1 if frees_whole_gpu else Fraction(block[0].place.share_of(node, block[0].group.demand.gpus))
+            free += 1 if frees_whole_gpu else Fraction(block[0].group.demand.gpus)
     return leaving if free >= gpus else None
 
 

@@ -40,20 +40,11 @@ class Demand:
 
     0 except for a judge of ``oeg-multi`` that has an engine.
     """
-    stages: int = 1
-    """Pipeline stages of a replica; they go to several nodes if no node has enough GPUs for all."""
 
     @property
     def gpu_text(self) -> str:
-        """For example ``2 GPUs of kind H200``, or ``16 GPUs in 2 stages of 8``."""
-        kind = f" of kind {self.accelerator}" if self.accelerator else ""
-        stages = f" in {self.stages} stages of {self.gpus / self.stages:g}" if self.stages > 1 else ""
-        return format_gpus(self.gpus) + kind + stages
-
-    def describe_shortage(self, most: float) -> str:
-        """Return the nodes that a replica waits for, in words; ``most`` is the number of GPUs that it could have now."""
-        where, had = ("nodes", "they have") if self.stages > 1 else ("a node", "the widest has")
-        return f"{where} with {self.gpu_text}; {f'{had} {most:g}' if most else 'there is none'}"
+        """For example ``2 GPUs of kind H200``."""
+        return format_gpus(self.gpus) + (f" of kind {self.accelerator}" if self.accelerator else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Control(Leasing):
         self._advance(now)
         self.closed = frozenset(nodes)
         for slot in self.slots.values():
-            slot.leaving = slot.leaving or not self.closed.isdisjoint(slot.place.nodes)
+            slot.leaving = slot.leaving or slot.place.node in self.closed
         return self._recall_leaving()
 
     def describe_wait(self, group: WorkerGroup) -> str:
@@ -69,8 +69,9 @@ class Control(Leasing):
         demand = group.demand
         if not demand.gpus or not self._lacks_worker(group) or self._fits(group):
             return ""
-        if demand.gpus > (most := self.nodes.reach(demand.gpus, demand.stages, demand.accelerator)):
-            return f"waits up to {self.wait / 3600:.2g} h for {demand.describe_shortage(most)}" if self.wait else ""
+        if demand.gpus > (most := self.nodes.widest(demand.accelerator)):
+            hours = f"waits up to {self.wait / 3600:.2g} h for a node with {demand.gpu_text}"
+            return f"{hours}; {f'the widest has {most}' if most else 'there is none'}" if self.wait else ""
         return f"waits for {demand.gpu_text}; {self.nodes.held} are held by others" if self.nodes.held else ""
 
     def _advance(self, now: float) -> None:

@@ -1,7 +1,6 @@
 """The cluster's nodes, their free GPUs, and the GPUs that several narrow workers share.
 
-All GPUs of a replica are on the node where it fits most tightly. Only a replica in pipeline stages may use several nodes, if no
-node is wide enough for it; each stage is then whole on one node. A worker that needs a part of a GPU gets it from a shared GPU,
+All GPUs of a replica are on the node where it fits most tightly. A worker that needs a part of a GPU gets it from a shared GPU,
 which runs only such workers, and whose parts never add up to more than one GPU.
 """
 
@@ -30,28 +29,12 @@ class Node:
 
 
 class Place(NamedTuple):
-    """The node or nodes of a replica, and its shared GPU."""
+    """The node of a replica, and its shared GPU."""
 
     node: str = ""
     """Empty for a replica without GPUs."""
     shared: int | None = None
     """The number of the shared GPU that it uses a part of; None if it takes free GPUs."""
-    stages: tuple[str, ...] = ()
-    """The node of each pipeline stage; the first is ``node``, and stages of one node follow each other.
-
-    Empty for a replica on one node.
-    """
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """The nodes where the replica has GPUs, each once."""
-        return tuple(dict.fromkeys(self.stages or (self.node,))) if self.node else ()
-
-    def share_of(self, node: str, gpus: float) -> float:
-        """Return how many of a replica's GPUs are on this node."""
-        if self.stages:
-            return gpus * self.stages.count(node) / len(self.stages)
-        return gpus if node == self.node else 0
 
 
 @dataclass
@@ -83,18 +66,6 @@ class Nodes:
         """Return the number of GPUs of the largest node with this kind of GPU (of any kind by default)."""
         return max((node.gpus for node in self.of_kind(accelerator)), default=0)
 
-    def reach(self, gpus: float, stages: int, accelerator: str = "") -> float:
-        """Return how many of ``gpus`` of this kind one replica can get at most, on one node or in ``stages`` over several.
-
-        The number may be larger if one node is enough.
-        """
-        widest = self.widest(accelerator)
-        if not self.needs_several(gpus, stages, accelerator):
-            return widest
-        width = int(gpus) // stages
-        sizes = [node.gpus for node in self.of_kind(accelerator)]
-        return max(widest, width * min(stages, sum(size // width for size in sizes)))
-
     def tightest_fit(self, gpus: float, accelerator: str = "", without: Collection[str] = ()) -> Place | None:
         """Return the place where this many GPUs fit most tightly, the first of equals; None if they fit nowhere now.
 
@@ -118,53 +89,19 @@ class Nodes:
         """Return the nodes with this kind of GPU; all nodes if ``accelerator`` is empty."""
         return [node for node in self.nodes if node.accelerator == accelerator] if accelerator else self.nodes
 
-    def needs_several(self, gpus: float, stages: int, accelerator: str = "") -> bool:
-        """Return True if a replica must be spread over several nodes, because no node of this kind is wide enough."""
-        return stages > 1 and gpus > self.widest(accelerator)
-
-    def fit(self, gpus: float, stages: int = 1, accelerator: str = "", without: Collection[str] = ()) -> Place | None:
-        """Return the place of a replica on as few nodes as possible, where it fits most tightly; None if there is no room now."""
-        if self.needs_several(gpus, stages, accelerator):
-            return self.fit_stages(gpus, stages, accelerator, without)
-        return self.tightest_fit(gpus, accelerator, without)
-
-    def fit_stages(
-        self, gpus: float, stages: int, accelerator: str = "", without: Collection[str] = ()
-    ) -> Place | None:
-        """Return a place for pipeline stages over as few nodes as possible; None if they do not fit now.
-
-        The last node is the one that its stages fill most tightly.
-        """
-        width, chosen = int(gpus) // stages, list[str]()
-        room = {
-            node.name: self.free[node.name] // width
-            for node in self.of_kind(accelerator)
-            if node.name not in without and self.free[node.name] >= width
-        }
-        while room and len(chosen) < stages:
-            left = stages - len(chosen)
-            enough = [name for name in room if room[name] >= left]
-            name = min(enough, key=self.free.__getitem__) if enough else max(room, key=room.__getitem__)
-            chosen += [name] * min(left, room.pop(name))
-        return Place(chosen[0], None, tuple(chosen)) if len(chosen) == stages else None
-
     def reserve(self, place: Place, gpus: float, worker: int) -> Place:
         """Take GPUs at a free place and return it; a new shared GPU gets the number of its first worker."""
         shared = worker if 0 < gpus < 1 and place.shared is None else place.shared
         reserved = place._replace(shared=shared)
-        self.occupy(reserved, gpus)
+        self.take(reserved, gpus)
         return reserved
 
-    def occupy(self, place: Place, gpus: float) -> None:
-        """Count a replica's GPUs as taken on each of its nodes; a negative number of GPUs frees them."""
-        for name in place.nodes:
-            self.take(name, place.share_of(name, gpus), place.shared)
-
-    def take(self, name: str, gpus: float, shared: int | None = None) -> None:
-        """Count GPUs of this node as taken, or a part of the ``shared`` GPU; do nothing if the node has left.
+    def take(self, place: Place, gpus: float) -> None:
+        """Count a replica's GPUs as taken, or its part of a shared GPU; do nothing if the node has left.
 
         A negative number of GPUs frees them; a shared GPU without workers becomes a free GPU again.
         """
+        name, shared = place
         if name not in self.free:
             return
         if shared is None:

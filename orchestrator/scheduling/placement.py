@@ -70,7 +70,7 @@ class Placement:
     def _release(self, slot: int) -> WorkerSlot:
         worker = self.slots.pop(slot)
         del self._slots_by_group[worker.group.name][slot]
-        self.nodes.occupy(worker.place, -worker.group.demand.gpus)
+        self.nodes.take(worker.place, -worker.group.demand.gpus)
         return worker
 
     def _stop(self, slots: Iterable[int]) -> list[Command]:
@@ -116,13 +116,12 @@ class Placement:
         """
         if not demand.gpus:
             return Place()
-        place = self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, self.closed)
+        place = self.nodes.tightest_fit(demand.gpus, demand.accelerator, self.closed)
         if place is None:
             return None  # the usual case; the nodes to skip need not be found then
         leaving = (slot for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus)
-        without = {name for slot in leaving for name in slot.place.nodes}
-        skipped = without | self.closed
-        return self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, skipped) if without else place
+        without = {slot.place.node for slot in leaving}
+        return self.nodes.tightest_fit(demand.gpus, demand.accelerator, without | self.closed) if without else place
 
     def _free_in_pool(self, pool: str) -> float:
         used = sum(slot.group.demand.gpus for slot in self._living_in_pool(pool)) if pool in self.shares else 0
@@ -131,7 +130,7 @@ class Placement:
     def _living_in_pool(self, pool: str) -> list[WorkerSlot]:
         """Return the workers of a pool, except those whose node has left; their loss is reported later."""
         nodes = self.nodes.free
-        return [s for s in self.slots.values() if s.group.demand.pool == pool and nodes.keys() >= {*s.place.nodes}]
+        return [s for s in self.slots.values() if s.group.demand.pool == pool and s.place.node in ("", *nodes)]
 
     def seconds_of_work(self, group: WorkerGroup) -> float:
         """Return the seconds that one replica needs for the group's pending work."""
@@ -160,19 +159,15 @@ class Placement:
             slot.surplus = True
 
     def _make_room(self) -> None:
-        """For each group with work but no worker and no room, let narrower workers leave.
-
-        Pipeline stages over several nodes wait until the nodes are free.
-        """
+        """For each group with work but no worker and no room, let narrower workers leave."""
         for group in self.groups.values():
             demand, slots = group.demand, self.slots.values()
             waits_for_writers = demand.after_writers and self._awaits_answers(group)
             needs_room = demand.gpus and self._lacks_worker(group) and not waits_for_writers
             if not needs_room or demand.gpus > self._free_in_pool(demand.pool):
                 continue
-            if not self.nodes.needs_several(demand.gpus, demand.stages, demand.accelerator):
-                for slot in workers_to_evict(slots, self.nodes, demand):
-                    slot.leaving = True
+            for slot in workers_to_evict(slots, self.nodes, demand):
+                slot.leaving = True
 
     def _lacks_worker(self, group: WorkerGroup) -> bool:
         return bool(group.queued_count or self.required_replicas(group)) and not self._workers_of(group)

@@ -91,13 +91,13 @@ def _judge(judge: Judge, cpus: float, gpus: int, after_writers: bool) -> Demand:
 def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
     """Return the demand of a model; ``workers`` limits its replicas.
 
-    An engine reserves its part of the CPUs of its first node, at most ``ENGINE_CPUS``; a service has one worker and no CPU.
+    An engine reserves its part of the CPUs, at most ``ENGINE_CPUS``; a service has one worker and no CPU.
     """
     if model.gpus:
         width = max(1, int(model.gpus))  # a shared GPU gets the CPUs of a whole GPU
-        engine_cpus = max(0, min(ENGINE_CPUS, int(cpus) * width // (max(1, gpus) * model.stages)))
+        engine_cpus = max(0, min(ENGINE_CPUS, int(cpus) * width // max(1, gpus)))
         replicas, at_once = workers or MAX_REPLICAS, expected_in_flight(model)
-        return Demand(engine_cpus, model.gpus, replicas, at_once, model.accelerator, stages=model.stages)
+        return Demand(engine_cpus, model.gpus, replicas, at_once, model.accelerator)
     if model.backend == "openai":
         return Demand(cpus=0, gpus=0, replicas=1, concurrency=expected_in_flight(model))
     if model.backend == "vllm":

@@ -151,35 +151,24 @@ class Scheduler(Control):
     ) -> list[Command]:
         """Handle a change of the nodes, or of the GPUs that other jobs hold.
 
-        Workers in pipeline stages that lost a node are dropped here; the other workers of a lost node are reported later, each
-        by ``on_death``. ``demands`` and ``shares`` are those of the new size; without them, the old ones stay.
+        The workers of a lost node are reported later, each by ``on_death``. ``demands`` and ``shares`` are those of the new size;
+        without them, the old ones stay.
         """
         self._advance(now)
         before, self.nodes, self.cpus = self.nodes, Nodes(nodes), cpus
         if [(node.name, node.gpus) for node in before.nodes] != [(node.name, node.gpus) for node in nodes]:
             self.changed = self.now
         for worker in self.slots.values():
-            self.nodes.occupy(worker.place, worker.group.demand.gpus)
+            self.nodes.take(worker.place, worker.group.demand.gpus)
         if demands is not None:
             self._replace_demands(demands)
-        ended = [*self._drop_broken(), *self._withdraw_waiting()]
-        return [*ended, *(self._start_workers() if shares is None else self.set_shares(shares, now))]
-
-    def _drop_broken(self) -> list[Command]:
-        """Drop workers in pipeline stages that have lost a node: their actor may still be alive on another node."""
-        broken = [slot for slot, worker in self.slots.items() if worker.place.stages and self._has_lost_node(worker)]
-        reason = "a node of its pipeline stages is lost"
-        return [command for slot in broken for command in (Drop(slot, reason), *self._requeue_lost(slot, reason))]
-
-    def _has_lost_node(self, worker: WorkerSlot) -> bool:
-        return not self.nodes.free.keys() >= {*worker.place.nodes}
+        return [*self._withdraw_waiting(), *(self._start_workers() if shares is None else self.set_shares(shares, now))]
 
     def _withdraw_waiting(self) -> list[Command]:
         """Stop workers that wait in Ray for GPUs that another job took first; others start when GPUs are free again."""
         commands = list[Command]()
         for slot, worker in reversed(list(self.slots.items())):
-            free = min((self.nodes.free.get(name, 0) for name in worker.place.nodes), default=0)
-            if not worker.placed and self.nodes.held and free < 0:
+            if not worker.placed and self.nodes.held and self.nodes.free.get(worker.place.node, 0) < 0:
                 commands += self._stop([slot])
         return commands
 
@@ -203,9 +192,9 @@ class Scheduler(Control):
     def _requeue_lost(self, slot: int, reason: str, with_node: bool = False) -> list[Command]:
         """Requeue the leases of a lost worker; count a failed start, or a death with a single episode in play."""
         worker = self._release(slot)
-        with_node = with_node or self._has_lost_node(worker)
+        with_node = with_node or worker.place.node not in ("", *self.nodes.free)
         commands: list[Command] = []
-        if not worker.ready and not (worker.place.stages and with_node):
+        if not worker.ready:
             worker.group.failed_starts += 1
             loaded = any(other.ready for other in self._workers_of(worker.group).values())
             if worker.group.failed_starts >= MAX_FAILED_STARTS and not loaded:
@@ -262,17 +251,15 @@ class Scheduler(Control):
         return [] if self.wait else self._abandon_too_wide()
 
     def _abandon_too_wide(self) -> list[Command]:
-        """Abandon groups whose replica needs more GPUs than its pool has, or than a node (for stages, several nodes) has."""
+        """Abandon groups whose replica needs more GPUs than its pool or a node has."""
         commands: list[Command] = []
         for group in self.groups.values():
             demand = group.demand
             share = demand.gpus if self.nodes.held else self.shares.get(demand.pool, demand.gpus)
-            available = min(self.nodes.reach(demand.gpus, demand.stages, demand.accelerator), share)
+            available = min(self.nodes.widest(demand.accelerator), share)
             if (group.queued_count or self.required_replicas(group)) and demand.gpus > available:
-                has_several_nodes = len(self.nodes.nodes) > 1
-                where = "a node of the cluster" if has_several_nodes and demand.stages == 1 else "the cluster"
-                unit = "" if demand.stages == 1 else " in whole stages"
-                reason = f"{group.name} needs {demand.gpu_text}; {where} has {available:g}{unit}"
+                where = "a node of the cluster" if len(self.nodes.nodes) > 1 else "the cluster"
+                reason = f"{group.name} needs {demand.gpu_text}; {where} has {available:g}"
                 commands += self._abandon(group, reason + self._reserved_for_judge(group))
         return commands
 

@@ -10,11 +10,11 @@ STARTS_OF_WORK = 4.0
 MAX_BUNDLES = 1000
 
 Bundle = dict[str, float]
-"""Resource (with Ray's name) -> amount that one replica, or one of its pipeline stages, needs."""
+"""Resource (with Ray's name) -> amount that one replica needs."""
 
 
 def wanted_bundles(placement: Placement, limits: Mapping[str, float]) -> list[Bundle]:
-    """Return one bundle per replica that pending work could use, or per pipeline stage if no node is wide enough; widest first.
+    """Return one bundle per replica that pending work could use, widest first.
 
     Replicas that run already are included. ``limits``: pool -> GPUs that the sweep may use at most. CPUs are left out, because
     the nodes determine how many there are per GPU.
@@ -27,7 +27,8 @@ def wanted_bundles(placement: Placement, limits: Mapping[str, float]) -> list[Bu
             if room.get(pool, gpus) < gpus:
                 break
             room[pool] = room.get(pool, float("inf")) - gpus
-            bundles += _replica_bundles(group, placement.nodes.widest(group.demand.accelerator))
+            kind = group.demand.accelerator
+            bundles.append({"GPU": gpus} | ({f"accelerator_type:{kind}": 0.001} if kind else {}))
     return bundles[:MAX_BUNDLES]
 
 
@@ -40,9 +41,3 @@ def _wanted_replicas(placement: Placement, group: WorkerGroup) -> int:
     else:
         worth_starting = work / (LEASES_PER_WORKER * group.demand.concurrency)
     return min(group.demand.replicas, max(1, standing, int(worth_starting)))
-
-
-def _replica_bundles(group: WorkerGroup, widest: int) -> list[Bundle]:
-    demand, kind = group.demand, group.demand.accelerator
-    count = demand.stages if demand.gpus > widest else 1
-    return [{"GPU": demand.gpus / count} | ({f"accelerator_type:{kind}": 0.001} if kind else {})] * count

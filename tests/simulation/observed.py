@@ -92,8 +92,7 @@ def check_schedule(driver: Driver) -> None:
     for slot in driver.schedule.slots.values():
         leased.update((slot.group.name, ordinal) for lease in slot.leases.values() for ordinal in lease)
         if slot.place.shared is None:
-            for name in slot.place.nodes:
-                used[name] += int(slot.place.share_of(name, slot.group.demand.gpus))
+            used[slot.place.node] += int(slot.group.demand.gpus)
     leased_twice = [key for key, count in leased.items() if count > 1]
     assert not leased_twice, f"an episode is leased twice: {leased_twice[0]}"
     for group in driver.schedule.groups.values():

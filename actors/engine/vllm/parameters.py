@@ -47,7 +47,7 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         "tokenizer_revision": model.revision or None,
         "trust_remote_code": model.trust_remote_code,
         "dtype": model.dtype,
-        "tensor_parallel_size": max(1, int(model.gpus) // model.stages),
+        "tensor_parallel_size": max(1, int(model.gpus)),
         "max_num_seqs": MAX_NUM_SEQS,
         "max_num_batched_tokens": MAX_NUM_BATCHED_TOKENS,
         "enable_prefix_caching": True,

@@ -162,8 +162,7 @@ def cap_replicas(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node
     replicas = demand.replicas
     if work.gpus:
         sizes = [node.gpus for node in nodes if demand.accelerator in ("", node.accelerator)]
-        stages = demand.stages if work.gpus > max(sizes, default=0) else 1
-        fitting = sum(int(size * stages // work.gpus) for size in sizes) // stages
+        fitting = sum(int(size // work.gpus) for size in sizes)
         share = shares.get(demand.pool, work.gpus * replicas)
         replicas = max(1, min(replicas, fitting, int(share // work.gpus)))
     return replace(work, episodes=episodes, replicas=replicas)
@@ -171,7 +170,7 @@ def cap_replicas(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node
 
 def _reachable(demand: Demand, nodes: Nodes, pools: Mapping[str, float]) -> float:
     """Return the GPUs that one replica can get at most."""
-    return min(nodes.reach(demand.gpus, demand.stages, demand.accelerator), pools.get(demand.pool, demand.gpus))
+    return min(nodes.widest(demand.accelerator), pools.get(demand.pool, demand.gpus))
 
 
 def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending: PendingWork) -> dict[str, Rate]:

