@@ -1,5 +1,7 @@
-"""``ctl``: send a command to a running sweep, and print its effect."""
+"""``ctl``: send a command to a running sweep through its run folder, and print its effect."""
 
+import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -7,13 +9,13 @@ import typer
 from envs.errors import UserError
 from orchestrator.cli.options import AsJson, RunName, required_name
 from orchestrator.cli.printing import print_json, print_lines
-from orchestrator.object_store.control_client import ControlClient
-from orchestrator.storage.control_log import parse_command
+from orchestrator.object_store.bucket import is_address
+from orchestrator.storage import control_log, lock, run_folder, safe_write
 
 NO_ANSWER = 1
 """Exit code if the driver does not take the command in time."""
-WAIT_S = 15.0
-"""Seconds that the driver has to take a command."""
+WAIT_S, POLL_INTERVAL_S = 15.0, 0.5
+"""Seconds that the driver has to take a command, and between two looks for its answer."""
 Verb = Annotated[
     str,
     typer.Argument(
@@ -29,26 +31,39 @@ Target = Annotated[
 
 def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson = False) -> None:
     """Pause or cancel models and cells of a running sweep, or empty a node."""
-    client = ControlClient(required_name(output))
-    if not verb:
-        entries = client.read_history()
-        if as_json:
-            print_json([entry.model_dump(mode="json") for entry in entries])
-        else:
-            lines = [f"{entry.taken} {entry.sentence}" for entry in entries]
-            print_lines(lines or ["no command was sent to this run"])
+    if is_address(required_name(output)):
+        raise UserError(
+            f"{output} is a bucket, and ctl needs a run folder on a disk (0.2.0 was the last to steer buckets)"
+        )
+    folder = Path(output)
+    safe_write.refuse_links(folder)
+    if not (folder / run_folder.RESOLVED).exists():
+        raise run_folder.missing_run(folder)
+    if verb:
+        _send(folder, verb, target)
         return
-    command = parse_command(verb, target)
-    if verb == "drain" and not client.running:
-        raise UserError(f"{output} is not running, so it has no nodes to drain")
-    name = client.send(command)
-    if not client.running:
-        print_lines([f"{output} is not running; the next `run` starts with {command}"])
+    entries = control_log.read_history(folder)
+    if as_json:
+        print_json([entry.model_dump(mode="json") for entry in entries])
+    else:
+        lines = [f"{entry.taken} {entry.sentence}" for entry in entries]
+        print_lines(lines or ["no command was sent to this run"])
+
+
+def _send(folder: Path, verb: str, target: str) -> None:
+    command, running = control_log.parse_command(verb, target), lock.holder(folder) is not None
+    if verb == "drain" and not running:
+        raise UserError(f"{folder} is not running, so it has no nodes to drain")
+    name = control_log.send_command(folder, command)
+    if not running:
+        print_lines([f"{folder} is not running; the next `run` starts with {command}"])
         return
-    entry = client.wait_for_answer(name, WAIT_S)
-    if entry is None:
-        print_lines([f"{command} waits in {output}; the driver did not take it within {WAIT_S:g} s"])
-        raise typer.Exit(NO_ANSWER)
-    if entry.refused:
-        raise UserError(f"{command} is refused: {entry.effect}")
-    print_lines([entry.effect])
+    deadline = time.monotonic() + WAIT_S
+    while not (entries := [entry for entry in control_log.read_history(folder) if entry.name == name]):
+        if time.monotonic() >= deadline:
+            print_lines([f"{command} waits in {folder}; the driver did not take it within {WAIT_S:g} s"])
+            raise typer.Exit(NO_ANSWER)
+        time.sleep(POLL_INTERVAL_S)
+    if entries[0].refused:
+        raise UserError(f"{command} is refused: {entries[0].effect}")
+    print_lines([entries[0].effect])

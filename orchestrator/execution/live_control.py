@@ -49,8 +49,7 @@ class LiveControl:
                 held, withdrawn = range(self.plan.total) if standing.pausing_command(JUDGE) else (), ()
             driver.act(driver.schedule.hold(name, held, withdrawn, driver.now()))
         nodes = self._nodes()
-        targets = [target for target in standing.drained if not find_node_problem(target, nodes)]
-        driver.drain({name for target in targets for name in find_nodes(target, nodes)})
+        driver.drain({name for target in standing.drained for name in find_nodes(target, nodes)})
 
     def _nodes(self) -> dict[str, str]:
         """Return GPU node -> its host."""
@@ -69,8 +68,9 @@ def describe_effect(command: Command, plan: Plan, nodes: Mapping[str, str] | Non
         return _describe_hold(command, plan)
     if nodes is None:
         return "in force from the start of the run", False
-    if problem := find_node_problem(command.target, nodes):
-        return problem, True
+    if not find_nodes(command.target, nodes):
+        choices = ", ".join(f"{host} ({name[:12]})" for name, host in [*nodes.items()][:8]) or "none"
+        return f"{command.target} is not one GPU node of the cluster; its GPU nodes: {choices}", True
     if command.verb == "undrain":
         return f"{command.target} gets workers again", False
     return f"{command.target} gets no more workers; episodes in play there end and are stored", False
@@ -88,15 +88,6 @@ def _describe_hold(command: Command, plan: Plan) -> tuple[str, bool]:
 
 
 def find_nodes(target: str, nodes: Mapping[str, str]) -> set[str]:
-    """Return the GPU nodes on a host, or the node whose name begins so."""
-    return {name for name, host in nodes.items() if host == target or name.startswith(target)}
-
-
-def find_node_problem(target: str, nodes: Mapping[str, str]) -> str:
-    """Return why a target names no node or several; empty for one node, or for all nodes of a host."""
-    found = find_nodes(target, nodes)
-    if found and (len(found) == 1 or target in nodes.values()):
-        return ""
-    choices = ", ".join(f"{host} ({name[:12]})" for name, host in [*nodes.items()][:8]) or "none"
-    problem = "matches several GPU nodes" if found else "is not a GPU node"
-    return f"{target} {problem} of the cluster; its GPU nodes: {choices}"
+    """Return the GPU nodes on a host, or the one node whose name begins so; none if several do."""
+    named = {name for name in nodes if name.startswith(target)}
+    return {name for name, host in nodes.items() if host == target} or (named if len(named) == 1 else set())

@@ -74,7 +74,6 @@ def open_location(output: str, say: Callable[[str], None] = print) -> Iterator[R
         with disk_errors(location.folder):
             remote = _fetch_run(bucket, location.folder, writer.attempt, say)
             uploader = Uploader(bucket, location.folder, writer, remote)
-            uploader.fetch_commands()  # commands sent between attempts may make episodes pending
         uploader.start()
         try:
             with _address_errors(bucket.url, location.folder):

@@ -28,7 +28,7 @@ LOCAL_ONLY = frozenset(
 """Files that stay on this machine."""
 UPLOAD_ORDER = ("options", "turns", "episodes", "verdicts")
 """Tables in the order in which their parts are uploaded: the episodes commit."""
-ROUND_INTERVAL_S, SMALL_FILES_INTERVAL_S, COMMANDS_INTERVAL_S = 1.0, 5.0, 2.0
+ROUND_INTERVAL_S, SMALL_FILES_INTERVAL_S = 1.0, 5.0
 """Seconds between two searches for new parts, for changes of other files, and for commands (``proactive-sweep ctl``)."""
 UPLOAD_TIMEOUT_S = 600.0
 """Seconds for which the end of an attempt waits for a failing bucket."""
@@ -85,7 +85,7 @@ class Uploader:
         states = {name: _file_state(folder / name) if parse_part(name) else None for name in remote}
         self._uploaded = {name: s if s and s[1] == remote[name].size else None for name, s in states.items()}
         """Object -> time and size of its file when it was uploaded; None if that is not known."""
-        self._compared_at = self._commands_at = 0.0
+        self._compared_at = 0.0
         self._closing = threading.Event()
         self._fault = RunFolderError(f"the upload to {bucket.url} ended with the fault shown above")
         self._unsent: RunFolderError | None = self._fault
@@ -140,18 +140,6 @@ class Uploader:
             del self._uploaded[name]
         return absent
 
-    def fetch_commands(self) -> None:
-        """Move commands from the bucket into this folder, where the driver reads them; one that is too large becomes empty."""
-        self._commands_at = time.monotonic()
-        commands = self.bucket.list_objects(control_log.INBOX)
-        for name in sorted(name for name in commands if control_log.NAME.fullmatch(name)):
-            path = f"{control_log.INBOX}/{name}"
-            content = self.bucket.read(path) if commands[name].size <= control_log.LARGEST else b""
-            if content is not None:
-                safe_write.make_folder(self.folder / control_log.INBOX)
-                safe_write.write(self.folder / path, content)
-                self.bucket.delete([path])
-
     def _upload(self, name: str) -> bool:
         """Upload a part, checking the lock again before any part but turns; return False if its file is gone."""
         state, content = _file_state(self.folder / name), read_or_none(self.folder / name)
@@ -193,8 +181,6 @@ class Uploader:
             self._closing.wait(pause)
             closing = self._closing.is_set()
             try:
-                if not closing and time.monotonic() - self._commands_at >= COMMANDS_INTERVAL_S:
-                    self.fetch_commands()
                 if not self.upload_round(everything=closing) and closing and not self.forget_lost_parts():
                     self._unsent = None
                     return

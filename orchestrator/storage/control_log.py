@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -113,19 +112,23 @@ class ControlState:
         last = next(named, None)
         return last if last is not None and last.verb == verb else None
 
+    def holding_command(self, cell: str) -> Command | None:
+        """Return the command that cancels or pauses a cell; None if nothing holds it."""
+        return self.canceling_command(cell) or self.pausing_command(cell)
+
     def mark_cells(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the cells of a status; unfinished ones that are canceled or paused get this state and its reason."""
         return [self._mark_cell(cell) if cell["finished"] < cell["planned"] else cell for cell in cells]
 
     def _mark_cell(self, cell: dict[str, Any]) -> dict[str, Any]:
-        command = self.canceling_command(cell["cell"]) or self.pausing_command(cell["cell"])
+        command = self.holding_command(cell["cell"])
         return cell if command is None else {**cell, "state": HOLDS[command.verb], "reason": command.description}
 
     def sentences(self, cells: Iterable[str]) -> list[str]:
         """Return ``3 cells are cancelled (cancel u3 by ana on node1, 2026-11-22T12:00:00+00:00): u3/ROD/hint, ...``."""
         cells_by_command: dict[Command, list[str]] = {}
         for cell in cells if self.commands else ():
-            if (command := self.canceling_command(cell) or self.pausing_command(cell)) is not None:
+            if (command := self.holding_command(cell)) is not None:
                 cells_by_command.setdefault(command, []).append(cell)
         return [_describe(command, names) for command, names in cells_by_command.items()]
 
@@ -152,23 +155,22 @@ def parse_command(verb: str, target: str) -> Command:
     verbs = [verb for pair in UNDO.items() for verb in pair]
     if verb not in verbs:
         raise RunFolderError(REMOVED.get(verb, f"ctl does not know {verb}; type one of {', '.join(verbs)}"))
-    sender = {"who": _user(), "host": socket.gethostname(), "asked": _now()}
+    who = "somebody"
+    with suppress(OSError, KeyError):  # a user without a name, as in a container
+        who = getpass.getuser()
     try:
-        return Command.model_validate({"verb": verb, "target": target, **sender})
+        return Command.model_validate(
+            {"verb": verb, "target": target, "who": who, "host": socket.gethostname(), "asked": _now()}
+        )
     except ValidationError:
         raise RunFolderError(f"{verb} takes a target of 1 to 300 characters; --help says which") from None
 
 
-def command_file(command: Command) -> tuple[str, bytes]:
-    """Return name and bytes of a command's file."""
-    return f"{time.time_ns():019d}-{secrets.token_hex(6)}.json", command.model_dump_json(exclude_defaults=True).encode()
-
-
 def send_command(folder: Path, command: Command) -> str:
     """Write a command into a run folder, and return its file name. Raises OSError."""
-    name, content = command_file(command)
+    name = f"{time.time_ns():019d}-{secrets.token_hex(6)}.json"
     safe_write.make_folder(folder / INBOX)
-    safe_write.write(folder / INBOX / name, content)
+    safe_write.write(folder / INBOX / name, command.model_dump_json(exclude_defaults=True).encode())
     return name
 
 
@@ -181,18 +183,15 @@ def waiting_commands(folder: Path) -> list[str]:
         return []
 
 
-def take_commands(folder: Path, execute: Callable[[Command], tuple[str, bool]]) -> list[LogEntry]:
+def take_commands(folder: Path, execute: Callable[[Command], tuple[str, bool]]) -> None:
     """Execute the waiting commands in order, and log them.
 
     ``execute`` returns the effect as a sentence, and whether it refused the command. A command's file is deleted after
     it is logged; a logged command whose file is still there is not executed again.
     """
     names = waiting_commands(folder)
-    if not names:
-        return []
-    logged_names = {entry.name for entry in read_history(folder)}
-    entries = [_take_command(folder, name, execute) for name in names if name not in logged_names]
-    if entries:
+    logged_names = {entry.name for entry in read_history(folder)} if names else set()
+    if entries := [_take_command(folder, name, execute) for name in names if name not in logged_names]:
         before = checksums.read_verified(folder / LOG) if (folder / LOG).exists() else b""
         lines = "".join(f"{entry.model_dump_json(exclude_defaults=True)}\n" for entry in entries)
         checksums.write(folder / LOG, before + lines.encode())
@@ -201,13 +200,15 @@ def take_commands(folder: Path, execute: Callable[[Command], tuple[str, bool]]) 
             safe_write.remove(folder / INBOX / name)
     for entry in entries:
         (log.warning if entry.refused else log.info)("ctl: %s", entry.sentence)
-    return entries
 
 
 def read_history(folder: Path) -> list[LogEntry]:
-    """Return the log. Raises DamagedRunError if it is damaged, since canceled cells would then be unknown."""
+    """Return the log, without lines of other versions.
+
+    Raises DamagedRunError if it is damaged, since canceled cells would then be unknown.
+    """
     try:
-        return parse_history(checksums.read_verified(folder / LOG), str(folder))
+        lines = checksums.read_verified(folder / LOG).splitlines()
     except FileNotFoundError:
         return []
     except OSError as problem:
@@ -215,6 +216,11 @@ def read_history(folder: Path) -> list[LogEntry]:
             f"{folder}/{LOG} is damaged ({problem.strerror or problem}); what was paused or cancelled is not known any more:"
             " move the file away to play everything"
         ) from None
+    entries = list[LogEntry]()
+    for line in lines:
+        with suppress(ValueError):
+            entries.append(LogEntry.model_validate_json(line))
+    return entries
 
 
 def read_control_state(folder: Path) -> ControlState:
@@ -222,40 +228,14 @@ def read_control_state(folder: Path) -> ControlState:
     return ControlState(read_history(folder))
 
 
-def parse_history(content: bytes, where: str) -> list[LogEntry]:
-    """Return the entries of a log, without lines that this version cannot read, which are named once."""
-    entries = []
-    for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
-        try:
-            entries.append(LogEntry.model_validate_json(line))
-        except ValueError:
-            _warn_once(f"{where}/{LOG}, line {number}: not a command of this version, so it has no effect")
-    return entries
-
-
-@cache
-def _warn_once(sentence: str) -> None:
-    log.warning(sentence)
-
-
 def _take_command(folder: Path, name: str, execute: Callable[[Command], tuple[str, bool]]) -> LogEntry:
-    path = folder / INBOX / name
     try:
-        command = Command.model_validate_json(regular.read_bytes(path, LARGEST))
-    except (OSError, ValueError) as problem:
-        why = getattr(problem, "strerror", None) or "it is not what `proactive-sweep ctl` writes"
-        with suppress(OSError):
-            safe_write.move_aside(folder, path)
-        return LogEntry(name=name, command=None, taken=_now(), refused=True, effect=f"set aside in damaged/: {why}")
+        command = Command.model_validate_json(regular.read_bytes(folder / INBOX / name, LARGEST))
+    except (OSError, ValueError):
+        effect = "not a command of `proactive-sweep ctl`, so the file is removed"
+        return LogEntry(name=name, command=None, taken=_now(), refused=True, effect=effect)
     effect, refused = execute(command)
     return LogEntry(name=name, command=command, taken=_now(), effect=effect, refused=refused)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except OSError:  # a user without a name, as in a container
-        return "somebody"
 
 
 def _now() -> str:

@@ -15,8 +15,6 @@ from orchestrator.object_store import bucket as bucket_module
 from orchestrator.object_store import run_location, uploader, writer_lock
 from orchestrator.object_store.bucket import CACHE, Bucket
 from orchestrator.object_store.writer_lock import WriterLock
-from orchestrator.storage import control_log
-from orchestrator.storage.control_log import Command
 from tests.simulation.invariants import check_end
 from tests.simulation.schedule import FORGOTTEN_PART, FORMER, OTHER_MACHINE, STALE_START, Event, Schedule
 from tests.simulation.simulated_bucket import ROOT, URL, Client, SimulatedBucket
@@ -139,11 +137,6 @@ class BucketRun:
             case _:
                 return False
         return True
-
-    def send(self, command: Command) -> None:
-        """Put a person's command into the bucket, from elsewhere."""
-        name, content = control_log.command_file(command)
-        self.bucket.put(f"{control_log.INBOX}/{name}", content)
 
     def _take_lock(self) -> None:
         """Try to become the writer as another driver does, and give the right back at once."""

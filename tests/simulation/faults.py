@@ -43,7 +43,9 @@ def _hit_cluster(run: SimulatedRun, event: Event) -> bool:
 
 
 def _command(run: SimulatedRun, event: Event) -> bool:
-    """Send a person's command; return False if the event is another one."""
+    """Send a person's command; return False if the event is another one, or the run is in a bucket, which takes none."""
+    if run.remote is not None:
+        return False
     nodes = [node.name for node in run.ray.all_nodes if node.alive]
     match event.kind:
         case "pause":

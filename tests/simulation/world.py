@@ -232,10 +232,7 @@ class SimulatedRun:
         """Send a command as ``ctl`` does, in a file of the folder; again and again if the disk is full and it is owed."""
         command = Command(verb=verb, target=target, who="simulation", host="here")
         try:
-            if self.remote:
-                self.remote.send(command)
-            else:
-                control_log.send_command(self.folder, command)
+            control_log.send_command(self.folder, command)
         except OSError:
             if (verb, target) in self.owed:
                 self.ray.later(1.0, lambda: self.send(verb, target))

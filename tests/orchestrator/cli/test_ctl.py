@@ -5,12 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.cli import ctl
 from orchestrator.cli.main import app
-from orchestrator.object_store import run_location as remote
 from orchestrator.storage import control_log, lock, run_folder
 from orchestrator.storage.status import read_status
-from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.report import runs
 
 
@@ -97,20 +94,7 @@ def _planned(cells, extra):
     return pl.DataFrame([{**cell, "planned": cell["planned"] + extra} for cell in cells])
 
 
-def test_bucket_command_reaches_driver_and_answer_returns(url, folder, monkeypatch):
-    monkeypatch.setattr(ctl, "WAIT_S", 0.0)
-    with remote.open_location(url, str) as location:
-        for path in (run_folder.RESOLVED, run_folder.PLAN):
-            (location.folder / path).write_bytes((folder / path).read_bytes())
-        wait_for(lambda: run_ctl(url, "pause").exit_code == 1)
-        wait_for(lambda: control_log.waiting_commands(location.folder))
-        control_log.take_commands(location.folder, lambda command: (f"did {command}", False))
+def test_a_bucket_is_refused_in_one_sentence():
+    done = run_ctl("s3://bucket/run", "pause")
 
-        wait_for(lambda: "did pause all" in run_ctl(url).output)
-    assert not [name for name in remote.Bucket(url).list_objects() if name.startswith("control/")]
-
-    assert "the next `run` starts with resume all" in run_ctl(url, "resume").output
-    with remote.open_location(url, str) as location:
-        assert len(control_log.waiting_commands(location.folder)) == 1, (
-            "an attempt finds them before it looks what is pending"
-        )
+    assert done.exit_code == 2 and "is a bucket, and ctl needs a run folder on a disk" in done.output

@@ -101,8 +101,8 @@ def test_drained_node_gets_no_worker_until_undrained(control):
     [
         ("pause", "m9", "m9 matches no cell of this sweep; its models are m0, m1"),
         ("cancel", "judge", "judge matches no cell of this sweep"),
-        ("drain", "n", "n matches several GPU nodes of the cluster; its GPU nodes: first (n1), second (n2)"),
-        ("drain", "n3", "n3 is not a GPU node of the cluster"),
+        ("drain", "n", "n is not one GPU node of the cluster; its GPU nodes: first (n1), second (n2)"),
+        ("drain", "n3", "n3 is not one GPU node of the cluster"),
     ],
 )
 def test_impossible_command_is_refused_and_changes_nothing(control, verb, target, why):

@@ -255,3 +255,17 @@ def test_object_outside_folder_is_refused(url, tmp_path):
     listed = bucket.list_objects()
     with pytest.raises(RunFolderError, match="is no file of a run folder"):
         remote._fetch(bucket, tmp_path / "x", {"../../evil": listed["plan.json"]})
+
+
+def test_a_reader_fetches_only_what_is_new(url):
+    with remote.open_location(url, str) as location:
+        (location.folder / "sweep.resolved.toml").write_text("x = 1")
+        write_parts(location.folder, (1, 2), (3,))
+    folder = remote.readable_folder(url)
+    stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
+    assert len(stamps) > 2 and stored_ids(url) == {1, 2, 3}
+    with remote.open_location(url, str) as location:
+        write_parts(location.folder, (4,))
+    assert stored_ids(url) == {1, 2, 3, 4}
+
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps

@@ -18,7 +18,6 @@ import pytest
 
 from envs.errors import RunFolderError
 from envs.types import Ending
-from orchestrator.object_store.control_client import ControlClient
 from orchestrator.storage import lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.run_folder import (
@@ -64,7 +63,7 @@ def test_the_resolved_sweep_reads_back_as_the_sweep(tmp_path):
     assert claim_folder(tmp_path / "deep" / "run", spec) == text
 
 
-@pytest.mark.parametrize("read", [stored_sweep, read_status, lambda folder: ControlClient(str(folder))])
+@pytest.mark.parametrize("read", [stored_sweep, read_status])
 def test_a_misspelled_run_folder_gets_the_nearest_one(tmp_path, read):
     for name in ("demo-oeg", "other"):
         with claim(tmp_path / name, sweep(), False):
