@@ -58,5 +58,6 @@ def test_inspects_viewer_shows_an_episode_with_its_pictures(demo_data, tmp_path)
         assert text.count("ASSISTANT\n") == len(pictures), "a reply per picture"
         assert len(pictures) > 1
         severe = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
-        errors = [message for message in severe if "/api/flow?" not in message]  # the viewer asks for a file few folders have
+        # the viewer asks for a file that few folders have
+        errors = [message for message in severe if "/api/flow?" not in message]
         assert errors == []
