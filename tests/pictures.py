@@ -81,8 +81,8 @@ def serve_play() -> Iterator[str]:
             process.wait(30)
 
 
-def episode_key() -> str:
-    """Return the key of the film strip's episode."""
+def episode_name() -> str:
+    """Return the name of the film strip's episode."""
     import polars as pl
 
     model, scenario, condition = EPISODE
@@ -93,13 +93,13 @@ def episode_key() -> str:
         pl.col("correct"),
         pl.col("turns") == TURNS,
     )
-    return str(rows["key"].sort()[0])
+    return f"{model}/{scenario}/{condition}/mcqa/{rows['sample_id'].sort()[0]}"
 
 
 def write_pictures(browser: webdriver.Chrome, addresses: dict[str, str], folder: Path) -> None:
     """Write the pictures that the pages of the documentation show."""
     resize(browser, 1405, 1400)  # the strip shows its turns without the ending
-    episode = f"{addresses['view']}#episode={quote(episode_key(), safe='')}&episode_run={DEMO.name}"
+    episode = f"{addresses['view']}#episode={quote(episode_name(), safe='')}&episode_run={DEMO.name}"
     load(browser, episode, STRIP)
     save(browser.find_element(By.CSS_SELECTOR, STRIP).screenshot_as_png, folder / "film-strip.png")
     resize(browser, WIDTH, 900)

@@ -1,24 +1,33 @@
-"""MLflow's client with settings for a sweep, and what every user of it shares."""
+"""MLflow's client with settings for a sweep, and the database in a run folder: fast, one file, usable after a copy."""
 
 import logging
 import os
+import re
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
-from actors.text.redaction import redact_addresses
-from orchestrator.tracking import local_store
+from actors.text.redaction import redact_address, redact_addresses
 
 CLIENT_DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "3",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+    "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "false",
 }
 """Set unless the user set them: with MLflow's own defaults, a call blocks for 247 seconds when a server is gone."""
 PAGE_SIZE = 200
 """Runs or traces that one search returns, so that an answer stays far under the time-out."""
 MAX_REASON_CHARS = 200
+LOCAL = "sqlite"
+"""The ``tracking.uri`` of a database in the run folder."""
+NAME = "mlflow.db"
+ADDRESS_COLUMNS = (("experiments", "artifact_location"), ("runs", "artifact_uri"), ("trace_tags", "value"))
+"""Tables and columns of MLflow's schema that hold addresses of files."""
 
 
 def open_client(uri: str) -> Any:
@@ -27,7 +36,7 @@ def open_client(uri: str) -> Any:
     # otherwise MLflow prints the server's address, with its password, whenever a run ends
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     if uri.startswith("sqlite"):
-        local_store.enable_write_ahead()
+        enable_write_ahead()
     from mlflow.tracking import MlflowClient
 
     for logger in ("mlflow", "alembic"):  # they log how they create their tables
@@ -54,3 +63,55 @@ def first_line(error: Exception) -> str:
     """Return the first line of an error's message, without passwords."""
     lines = redact_addresses(str(error)).strip().splitlines()
     return (lines[0] if lines else type(error).__name__)[:MAX_REASON_CHARS]
+
+
+def resolve_uri(uri: str, folder: Path) -> str:
+    """Return MLflow's address: ``sqlite`` is a file in the run folder, and any other address stays as it is."""
+    if uri != LOCAL:
+        return uri
+    path = re.sub("[%?#]", lambda match: f"%{ord(match[0]):02X}", str((folder / NAME).resolve()))
+    return f"sqlite:///{path}"
+
+
+def keep_files_inside(database: Path, address: str) -> None:
+    """Make a copied database refer to the files in its own folder, at ``address``: otherwise MLflow writes into the original.
+
+    MLflow has no call for this. Raises ValueError if the database, which may come from someone else, keeps files on another
+    machine. A damaged database, or one with an unknown schema, stays as it is: MLflow reports it.
+    """
+    addresses: list[str] = []
+    uri = f"{database.resolve().as_uri()}?mode=rw"  # a missing file stays missing
+    with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as store, store:
+        for table, column in ADDRESS_COLUMNS[:2]:
+            addresses += [str(row[0]) for row in store.execute(f"SELECT {column} FROM {table}")]
+        for old in {text for text in addresses if text.endswith("/mlartifacts")}:
+            for table, column in ADDRESS_COLUMNS:
+                changed = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"
+                store.execute(changed, (address, len(old) + 1, len(old), old))
+    if remote := [text for text in addresses if "://" in text and not text.startswith("file:///")]:
+        raise ValueError(f"{database} keeps files at {redact_address(remote[0])}; move that database away")
+
+
+def enable_write_ahead() -> None:
+    """Have this process open SQLite in write-ahead mode: five to ten times as many runs per second, and readers do not block.
+
+    Writes do not wait for the disk: ``track`` rebuilds a database that a power cut has torn.
+    """
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    if not event.contains(Engine, "connect", _set_pragmas):
+        event.listen(Engine, "connect", _set_pragmas)
+
+
+def _set_pragmas(connection: Any, _: Any) -> None:
+    if type(connection).__module__.startswith("sqlite3"):
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=OFF")
+
+
+def checkpoint(database: Path) -> None:
+    """Move the write-ahead log into the database, so that a copy of the file alone is complete."""
+    if database.is_file():
+        with suppress(sqlite3.Error), closing(sqlite3.connect(database)) as store:
+            store.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -8,17 +8,18 @@ everything can be sent again: nothing is created or recorded twice.
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from actors.text.redaction import redact_addresses
 from orchestrator.report.scores.answer import folder_answers
 from orchestrator.storage import reused
-from orchestrator.storage.progress_log import Point
-from orchestrator.tracking import links, local_store, rollup
-from orchestrator.tracking.client import all_pages, now_ms, open_client
+from orchestrator.storage.progress_log import stored_points
+from orchestrator.tracking import links, rollup
+from orchestrator.tracking.client import LOCAL, NAME, all_pages, keep_files_inside, now_ms, open_client, resolve_uri
 from orchestrator.tracking.experiment_page import ANSWER, describe_experiment
-from orchestrator.tracking.local_store import LOCAL, resolve_uri
 from orchestrator.tracking.tracked_run import BASELINE, TrackedRun
 
 MARK = "proactive_sweep.mirror"
@@ -28,6 +29,8 @@ LEVEL = "level"
 """Tag: ``sweep``, ``model`` or ``cell``."""
 RUN_TYPE, EVALUATION = "mlflow.runType", "evaluation"
 """Tag of a model's run: MLflow's page expands a run that holds evaluations, so it shows the models of a sweep at once."""
+FILES = ("sweep.resolved.toml", "results.json")
+"""Files of the run folder that the sweep's run holds."""
 MAX_MODELS = CELLS_PER_MODEL = 1000
 """Most models, and cells of a model, that start times can order: MLflow's page sorts runs by start."""
 MAX_PARAM_CHARS, MAX_TAG_CHARS = 500, 5000
@@ -71,18 +74,22 @@ class MlflowRun:
         self.is_local = self.uri == resolve_uri(LOCAL, run.folder)
         self.client = open_client(self.uri)
         self.experiment = self._open_experiment(run.experiment)
-        local_store.remove_stray_folder(self.uri)
         self.title = run.name if run.name == run.folder.name else f"{run.name} · {run.folder.name}"
         self.note = SWEEP_NOTE.replace("FOLDER", self.folder.name).replace("SWEEP", run.name)
-        self.points_sent, self.best_model = 0, ""
+        self.points_sent = 0
         self.models: dict[str, NestedRun] = {}
         self.cells: dict[str, NestedRun] = {}
-        self.mark = links.mark(self.folder, self.uri, links.identify_sweep(run.name, run.params))
+        self.mark = links.read_mark(self.folder, self.uri)
         self._open_parent()
         links.remember(self.folder, self.uri, mark=self.mark, experiment=self.experiment, parent=self.parent)
         describe_experiment(self.client, self.experiment)
-        if sentences := reused.sentences(self.folder):
-            self.client.set_tag(self.parent, "reused", "; ".join(sentences))
+
+    def send(self, rows: Iterable[Mapping[str, Any]], status: str = "") -> None:
+        """Send what the run folder and its cells' ``rows`` have that the server has not; with a ``status``, also the end."""
+        self.send_points()
+        self.send_cells(rows)
+        if status:
+            self.end(status)
 
     def send_dataset(self, description: Mapping[str, Any]) -> None:
         """Log the data set as an input of the sweep's run; MLflow stores the same name and digest once."""
@@ -92,10 +99,11 @@ class MlflowRun:
         dataset = Dataset(name=description["name"], digest=description["digest"], source_type="local", **encoded)
         self.client.log_inputs(self.parent, [DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])])
 
-    def send_points(self, points: Sequence[Point]) -> None:
+    def send_points(self) -> None:
         """Log the points over time that this object has not sent, on the sweep's run; MLflow stores equal ones once."""
         from mlflow.entities import Metric
 
+        points = stored_points(self.folder)
         metrics = [
             Metric(name, value, point.at, point.done)
             for point in points[self.points_sent :]
@@ -110,30 +118,30 @@ class MlflowRun:
         at = now_ms()
         for row in rows:
             cell, finished = self._cell_run(row), int(row.get("finished") or 0)
-            self._send_metrics(cell, measures(row) if finished else {}, at, finished)
             cell.planned = float(row.get("planned") or 0)
-            self._set_status(cell, _cell_status(row))
+            self._send_metrics(cell, measures(row) if finished else {}, at, finished)
+            is_full = finished >= cell.planned
+            self._set_status(cell, "RUNNING" if not is_full else "FAILED" if row.get("failed") else "FINISHED")
         for model in self.models.values():
             self._send_model(model, at)
         if self.models:
             self._send_sweep(at)
-
-    def send_files(self, names: Sequence[str]) -> None:
-        """Store files of the run folder with the sweep's run; missing ones are skipped."""
-        for name in names:
-            if (self.folder / name).is_file():
-                self.client.log_artifact(self.parent, str(self.folder / name))
 
     def end(self, status: str) -> None:
         """Close the sweep's run and the unfinished runs below it; an unfinished run never becomes FINISHED."""
         if sentences := folder_answers(self.folder):
             self.client.set_tag(self.parent, ANSWER, " ".join(sentences)[:MAX_TAG_CHARS])
             self.client.set_tag(self.parent, NOTE, "\n".join([*sentences, "", self.note]))
+        if reuses := reused.sentences(self.folder):
+            self.client.set_tag(self.parent, "reused", "; ".join(reuses))
         self._set_status(self.top, status)
         for run in (*self.models.values(), *self.cells.values()):
             if run.status == "RUNNING":
                 self._set_status(run, "FAILED" if status == "FINISHED" else status)
         describe_experiment(self.client, self.experiment)
+        for name in FILES:
+            if (self.folder / name).is_file():
+                self.client.log_artifact(self.parent, str(self.folder / name))
 
     def _send_model(self, run: NestedRun, at: int) -> None:
         cells = [cell for cell in self.cells.values() if cell.names["model"] == run.names["model"]]
@@ -150,9 +158,7 @@ class MlflowRun:
         baselines = [name for name in models if self.run.kind(name) == BASELINE]
         values, best_model = rollup.sweep_measures(models, baselines)
         self._send_metrics(self.top, values, at, int(sum(metrics.get("finished", 0) for metrics in models.values())))
-        if best_model != self.best_model:
-            self.client.set_tag(self.parent, "best_model", best_model)
-            self.best_model = best_model
+        self.client.set_tag(self.parent, "best_model", best_model)
 
     def _send_metrics(
         self, run: NestedRun, values: Mapping[str, float], at: int, step: int, params: Mapping[str, str] | None = None
@@ -173,7 +179,7 @@ class MlflowRun:
         run.params.update(names)
 
     def _set_status(self, run: NestedRun, status: str) -> None:
-        """Set the status of a nested run if it has changed."""
+        """Set the status of a run if it has changed."""
         if run.status != status and status == "RUNNING":
             self.client.update_run(run.id, status=status)
         elif run.status != status:
@@ -210,8 +216,11 @@ class MlflowRun:
         """Return the experiment's id. A local store keeps files in its run folder, even after that is copied or moved."""
         files = (self.folder / "mlartifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
         if files and self.is_local:
-            local_store.keep_files_inside(self.folder / local_store.NAME, files)
+            keep_files_inside(self.folder / NAME, files)
         experiment = self.client.get_experiment_by_name(name)
+        if self.is_local and "%" in self.uri:  # MLflow makes an empty folder of the quoted name beside the run folder
+            with suppress(OSError):
+                Path(self.uri.removeprefix("sqlite:///")).parent.rmdir()
         if experiment is None:
             return str(self.client.create_experiment(name, artifact_location=files))
         if experiment.lifecycle_stage == "deleted":
@@ -232,7 +241,6 @@ class MlflowRun:
             self.client.update_run(parent.info.run_id, status="RUNNING")
         self.parent, self.began = str(parent.info.run_id), int(parent.info.start_time)
         self.top = NestedRun(self.parent, "RUNNING", {}, dict(parent.data.metrics))
-        self.best_model = parent.data.tags.get("best_model", "")
         self._find_nested(marked)
         texts = {key: redact_addresses(text)[:MAX_PARAM_CHARS] for key, text in self.run.params.items()}
         if missing := [Param(key, text) for key, text in texts.items() if key not in parent.data.params]:
@@ -257,9 +265,3 @@ def measures(row: Mapping[str, Any]) -> dict[str, float]:
         for name, value in sorted(row.items(), key=lambda pair: pair[0] not in FIRST_METRICS)
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     }
-
-
-def _cell_status(row: Mapping[str, Any]) -> str:
-    if int(row.get("finished") or 0) < int(row.get("planned") or 0):
-        return "RUNNING"
-    return "FAILED" if row.get("failed") else "FINISHED"

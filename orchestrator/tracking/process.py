@@ -6,7 +6,7 @@ It prints sentences for the user, and ends once it has sent the end of the run o
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,13 +19,11 @@ from actors.node.child_process import end_with_parent
 from actors.text.redaction import redact_address
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import score
-from orchestrator.storage.progress_log import stored_points
 from orchestrator.storage.run_folder import planned_cells, planned_episodes, stored_sweep
 from orchestrator.storage.verdict_store import verdicts
-from orchestrator.tracking.client import first_line
-from orchestrator.tracking.local_store import resolve_uri
+from orchestrator.tracking.client import first_line, resolve_uri
 from orchestrator.tracking.mlflow_run import MlflowRun
-from orchestrator.tracking.rebuild import FILES, read_results
+from orchestrator.tracking.rebuild import read_results
 from orchestrator.tracking.tracked_run import TrackedRun
 
 SEND_INTERVAL_S = 1.0
@@ -56,6 +54,7 @@ class Mirror:
         try:
             self._send(status)
         except Exception as error:  # MLflow's stores raise any error; the sweep goes on without it
+            self.mlflow_run = None  # runs may have been deleted, or the server emptied: look for them again
             if self.is_reachable:
                 self._print(f"cannot be reached; the sweep continues without it: {first_line(error)}")
             self.is_reachable = False
@@ -66,41 +65,21 @@ class Mirror:
         return True
 
     def _send(self, status: str) -> None:
-        if self.mlflow_run is not None:
-            with suppress(Exception):
-                self._send_changes(self.mlflow_run, status)
-                return
-            self.mlflow_run = None  # runs may have been deleted, or the server emptied: look for them again
-        mlflow_run, self.due = MlflowRun(self.run), 0.0
-        mlflow_run.send_dataset(self.dataset)
-        self._send_changes(mlflow_run, status)
-        self.mlflow_run = mlflow_run
-        if not status:
-            self._measure_machine(mlflow_run)
-
-    def _send_changes(self, mlflow_run: MlflowRun, status: str) -> None:
-        mlflow_run.send_points(stored_points(self.run.folder))
-        now = time.monotonic()
-        if status or now >= self.due:
-            mlflow_run.send_cells(list(self._score(is_final=bool(status) and status != "KILLED")))
+        if self.mlflow_run is None:
+            mlflow_run, self.due = MlflowRun(self.run), 0.0
+            mlflow_run.send_dataset(self.dataset)
+            self.mlflow_run = mlflow_run
+            if not status:
+                self._measure_machine(mlflow_run)
+        began = time.monotonic()
+        if status or began >= self.due:
+            is_final = bool(status) and status != "KILLED"
+            rows = read_results(self.run.folder)[1] if is_final else score_stored(self.run.folder)
+            self.mlflow_run.send(rows.iter_rows(named=True), status)
             after = time.monotonic()
-            self.due = after + max(SCORE_INTERVAL_S, (after - self.began) / POINTS, REST_FACTOR * (after - now))
-        if status:
-            mlflow_run.end(status)
-            mlflow_run.send_files(FILES)
-
-    def _score(self, is_final: bool) -> Iterator[dict[str, Any]]:
-        """Yield a row per planned cell, scored model by model, or the results once they are final."""
-        folder = self.run.folder
-        if is_final:
-            yield from read_results(folder)[1].iter_rows(named=True)
-            return
-        with suppress(OSError, pl.exceptions.PolarsError):  # a full disk, a damaged part: the driver reports it
-            stored, judge = planned_episodes(folder), own_judge_key(stored_sweep(folder))
-            judged = verdicts(folder).filter(pl.col("judge") == judge)
-            for _, planned in pl.DataFrame(planned_cells(folder)).group_by("model", maintain_order=True):
-                own = stored.filter(pl.col("cell").is_in(planned["cell"].implode()))
-                yield from score(own, planned, judged).iter_rows(named=True)
+            self.due = after + max(SCORE_INTERVAL_S, (after - self.began) / POINTS, REST_FACTOR * (after - began))
+        else:
+            self.mlflow_run.send_points()
 
     def _measure_machine(self, mlflow_run: MlflowRun) -> None:
         """Let MLflow measure this machine until the sweep's run ends."""
@@ -116,6 +95,14 @@ class Mirror:
 
     def _print(self, sentence: str) -> None:
         print(f"MLflow at {redact_address(resolve_uri(self.run.uri, self.run.folder))} {sentence}", flush=True)
+
+
+def score_stored(folder: Path) -> pl.DataFrame:
+    """Return a row per planned cell from the episodes stored so far; none if a part cannot be read, which the driver reports."""
+    with suppress(OSError, pl.exceptions.PolarsError):
+        judged = verdicts(folder).filter(pl.col("judge") == own_judge_key(stored_sweep(folder)))
+        return score(planned_episodes(folder), pl.DataFrame(planned_cells(folder)), judged)
+    return pl.DataFrame()
 
 
 def main() -> int:

@@ -10,13 +10,9 @@ from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
 from orchestrator.planning.named_by_user import check_tracking
 from orchestrator.storage import checksums, safe_write
-from orchestrator.storage.progress_log import Point, stored_points
-from orchestrator.tracking.client import first_line, now_ms
-from orchestrator.tracking.local_store import LOCAL
+from orchestrator.tracking.client import LOCAL, first_line
 from orchestrator.tracking.mlflow_run import CELL_NAMES, MlflowRun
 from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset, is_mlflow
-
-FILES = ("sweep.resolved.toml", "results.json")
 
 
 def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
@@ -28,14 +24,11 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
     safe_write.refuse_links(folder)
     sweep, rows = read_results(folder)
     address = uri or _stored_address(folder, sweep["tracking"].get("uri", LOCAL))
-    done = int(rows["finished"].sum())
     failed = "failed" in rows.columns and bool(rows["failed"].sum())
+    is_complete = rows["finished"].sum() == rows["planned"].sum() and not failed
     try:
         run = MlflowRun(TrackedRun.of(sweep, folder, address))
-        run.send_points([*stored_points(folder), Point(done=done, at=now_ms())])
-        run.send_cells(rows.iter_rows(named=True))
-        run.end("FINISHED" if done == rows["planned"].sum() and not failed else "FAILED")
-        run.send_files(FILES)
+        run.send(rows.iter_rows(named=True), "FINISHED" if is_complete else "FAILED")
         _send_report(run, data)
     except Exception as error:  # MLflow's stores raise any error: SQL, HTTP and file errors among them
         raise RunFolderError(

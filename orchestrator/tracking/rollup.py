@@ -12,8 +12,12 @@ SHARES = ("asks", "gave_up_at_once", "guessed_at_once", "right_if_asked", "unrea
 MEANS = ("acc", "acc_first", "ps", "loops", *SHARES)
 EXACT = ("exact_acc", "exact_ps", "asking_auc", "neutral_b")
 """Values of operating curves, under the condition that asks for option probabilities."""
-JUDGED = ("aggregate", "category", "suggestion")
-"""The judge's bits, as percentages of the open-ended answers."""
+OTHERS = (
+    ("oeg", ("aggregate", "category", "suggestion"), ""),
+    ("oeg-multi", ("acc", "ps"), "_in_words"),
+    ("tools", ("acc", "ps"), "_by_calls"),
+)
+"""Other protocols, their measures (the judge's bits are percentages of the open-ended answers), and the end of their names."""
 SUMS = ("planned", "full", "finished", "errors", "cost", "prompt_tokens", "reply_tokens")
 FORBIDDEN = re.compile(r"[^\w\-. :/]")
 """Characters that MLflow does not accept in the name of a metric."""
@@ -23,11 +27,10 @@ CellRow = Mapping[str, Any]
 
 
 def model_measures(cells: Sequence[CellRow], main_condition: str) -> dict[str, float]:
-    """Return the measures of a model from its cells.
+    """Return the measures of a model from its cells; missing ones are left out.
 
-    Under the main condition: means over scenarios, ``acc/SCENARIO``, and the number of ``scenarios``; the judge's bits,
-    ``acc_in_words`` of open-ended episodes over several turns, ``acc_by_calls`` of tool calls. Under every condition:
-    ``acc_under/CONDITION``, ``ps_under/CONDITION``. Sums over all cells. Missing measures are left out.
+    Under the main condition: means over scenarios, ``acc/SCENARIO``, the number of ``scenarios``, and ``OTHERS``. Under every
+    condition: ``acc_under/CONDITION``, ``ps_under/CONDITION``. Sums over all cells.
     """
     choices = [cell for cell in cells if cell["protocol"] == "mcqa"]
     main = [cell for cell in choices if cell["condition"] == main_condition and "acc" in cell]
@@ -37,12 +40,8 @@ def model_measures(cells: Sequence[CellRow], main_condition: str) -> dict[str, f
     for condition in sorted({cell["condition"] for cell in choices}):
         under = [cell for cell in choices if cell["condition"] == condition]
         measures |= _means(under, ("acc", "ps"), f"_under/{condition}")
-    measures |= _means([cell for cell in choices if "exact_acc" in cell], EXACT)
-    for protocol, names, suffix in (
-        ("oeg", JUDGED, ""),
-        ("oeg-multi", ("acc", "ps"), "_in_words"),
-        ("tools", ("acc", "ps"), "_by_calls"),
-    ):
+    measures |= _means(choices, EXACT)
+    for protocol, names, suffix in OTHERS:
         rows = [cell for cell in cells if cell["protocol"] == protocol and cell["condition"] == main_condition]
         measures |= _means(rows, names, suffix)
     return {FORBIDDEN.sub("_", name): value for name, value in (measures | _sums(cells)).items()}

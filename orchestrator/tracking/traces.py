@@ -4,7 +4,6 @@ The sample is drawn by seed over scenarios and endings, so equal folders have eq
 one. Texts of models and data are fenced, so that MLflow's page interprets no Markdown in them.
 """
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
@@ -34,27 +33,14 @@ ANSWERED = ("correct", "wrong", "limit", "answered")
 """Endings of episodes without an error."""
 
 
-class TurnText(NamedTuple):
-    """One turn of an episode, as Markdown."""
+class Turn(NamedTuple):
+    """One turn of an episode, as the spans of MLflow's page show it; texts are Markdown."""
 
     name: str
-    question: str
-    """Prompt and lettered options, fenced; or a sentence that says why they are unknown."""
+    question: dict[str, Any]
+    """Picture (or why there is none), prompt and lettered options, as a message of a chat."""
     reply: str
     verdict: str
-    picture: str
-    """Data URI of the thumbnail, or the reason why there is none."""
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """Return the question, the reply and the verdict as messages of a chat."""
-        if self.picture.startswith("data:"):
-            shown: dict[str, Any] = {"type": "image_url", "image_url": {"url": self.picture}}
-        else:
-            shown = {"type": "text", "text": f"(no picture: {code_span(self.picture)})"}
-        question = {"role": "user", "content": [shown, {"type": "text", "text": self.question}]}
-        texts = (("assistant", self.reply), ("system", self.verdict))
-        return [question, *({"role": role, "content": text} for role, text in texts)]
 
 
 class Transcript(NamedTuple):
@@ -63,11 +49,9 @@ class Transcript(NamedTuple):
     key: str
     name: str
     tags: dict[str, str]
-    turns: tuple[TurnText, ...]
+    turns: tuple[Turn, ...]
     ending: str
-    seconds: float
-    tokens: dict[str, int]
-    assessments: dict[str, bool | str]
+    row: Mapping[str, Any]
 
 
 def send_traces(run: MlflowRun, run_data: RunData, data: Path | None) -> None:
@@ -76,45 +60,48 @@ def send_traces(run: MlflowRun, run_data: RunData, data: Path | None) -> None:
 
     query = {"locations": [run.experiment], "filter_string": f"tags.`{MARK}` = '{run.mark}'", "include_spans": False}
     sent_keys = {trace.info.tags.get(KEY, "") for trace in all_pages(run.client.search_traces, **query)}
-    ended, before = (run_data.folder / "results.parquet").stat().st_mtime_ns, dict(os.environ)
-    os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
-    mlflow.set_tracking_uri(run.uri)  # for the whole process, also in its environment
+    ended = (run_data.folder / "results.parquet").stat().st_mtime_ns
+    mlflow.set_tracking_uri(run.uri)  # traces go to the address of the process
     try:
         for transcript in transcripts(run_data, data):
             if transcript.key not in sent_keys:
                 _send(run, transcript, ended)
     finally:
         mlflow.set_tracking_uri(None)
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
     import mlflow
 
-    duration = max(int(transcript.seconds * 1e9), 1_000_000)
+    row, tags = transcript.row, {**transcript.tags, MARK: run.mark, KEY: transcript.key}
+    duration = max(int((row["seconds"] or 0) * 1e9), 1_000_000)
     began, step = ended - duration, duration // max(len(transcript.turns), 1)
-    messages = [message for turn in transcript.turns for message in turn.messages]
     trace = run.client.start_trace(
-        transcript.name, span_type="AGENT", inputs={"messages": messages}, experiment_id=run.experiment,
-        run_id=run.parent, start_time_ns=began, tags={**transcript.tags, MARK: run.mark, KEY: transcript.key},
+        transcript.name, span_type="AGENT", inputs={"messages": [turn.question for turn in transcript.turns]},
+        experiment_id=run.experiment, run_id=run.parent, start_time_ns=began, tags=tags,
     )  # fmt: skip
-    trace.set_attribute("mlflow.chat.tokenUsage", transcript.tokens)
+    read, written = row["prompt_tokens"] or 0, row["reply_tokens"] or 0
+    tokens = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    trace.set_attribute("mlflow.chat.tokenUsage", tokens)
     for number, turn in enumerate(transcript.turns):
-        question, reply, _ = turn.messages
+        start, end = began + number * step, began + (number + 1) * step
         span = run.client.start_span(
-            turn.name, trace.trace_id, trace.span_id, span_type="CHAT_MODEL", inputs={"messages": [question]},
-            start_time_ns=began + number * step,
+            turn.name, trace.trace_id, trace.span_id, span_type="CHAT_MODEL", inputs={"messages": [turn.question]},
+            start_time_ns=start,
         )  # fmt: skip
-        outputs = {"choices": [{"message": reply}], "verdict": turn.verdict}
-        end = began + (number + 1) * step
+        outputs = _choice(turn.reply) | {"verdict": turn.verdict}
         run.client.end_span(trace.trace_id, span.span_id, outputs=outputs, end_time_ns=end)
-    ending = {"role": "assistant", "content": f"Ended: {transcript.ending}"}
-    status = "OK" if transcript.tags["ending"] in ANSWERED else "ERROR"
-    outputs = {"choices": [{"message": ending}]}
-    run.client.end_trace(trace.trace_id, outputs=outputs, end_time_ns=ended, status=status)
-    for name, value in transcript.assessments.items():
-        mlflow.log_feedback(trace_id=trace.trace_id, name=name, value=value)
+    status = "OK" if tags["ending"] in ANSWERED else "ERROR"
+    ending = _choice(f"Ended: {transcript.ending}")
+    run.client.end_trace(trace.trace_id, outputs=ending, end_time_ns=ended, status=status)
+    assessments = {"asked": bool(row["suggestions"]), "correct": row["correct"], "ending": tags["ending"]}
+    for name, value in assessments.items():
+        if value is not None:
+            mlflow.log_feedback(trace_id=trace.trace_id, name=name, value=value)
+
+
+def _choice(text: str) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
 def transcripts(
@@ -133,7 +120,10 @@ def transcripts(
     turns, verdicts = rows_by_key(run_data.turns, keys), rows_by_key(run_data.verdicts.lazy(), keys)
     for key in keys:
         view = view_episode(run_data, thumbnails, rows[key], turns.get(key, []), verdicts.get(key, []))
-        yield _transcript(view, rows[key], thumbnails.uris)
+        tags = {name: visible(view[name]) for name in ("model", "scenario", "condition", "protocol", "ending")}
+        title = f"{view['scenario']} {view['sample']} · {view['model']} · {view['condition']} · {view['kind']}"
+        spans = tuple(_describe_turn(turn, view, thumbnails.uris) for turn in view["turns"])
+        yield Transcript(key, visible(title), tags, spans, _describe_ending(view), rows[key])
 
 
 def sample_keys(kinds: pl.DataFrame, limit: int, seed: int) -> list[str]:
@@ -148,52 +138,33 @@ def sample_keys(kinds: pl.DataFrame, limit: int, seed: int) -> list[str]:
 
 def code_block(text: str) -> str:
     """Return a block of code that nothing in the text can close; invisible characters are spelled out."""
-    return _fence(spell_invisible(text, keep="\n"), "text\n", "\n", 3)
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return "\n".join(["", f"{ticks}text", spell_invisible(text, keep="\n"), ticks, ""])
 
 
-def code_span(text: str) -> str:
-    """Return one line of text as a span of code that nothing in it can close."""
-    return _fence(visible(text), " ", " ", 1)
-
-
-def _fence(text: str, before: str, after: str, least: int) -> str:
-    ticks = "`" * max(least, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{ticks}{before}{text}{after}{ticks}"
-
-
-def _transcript(view: Mapping[str, Any], row: Mapping[str, Any], uris: list[str]) -> Transcript:
-    tags = {name: visible(view[name]) for name in ("model", "scenario", "condition", "protocol", "ending")}
-    title = f"{view['scenario']} {view['sample']} · {view['model']} · {view['condition']} · {view['kind']}"
+def _describe_ending(view: Mapping[str, Any]) -> str:
     ending = [f"{view['kind']} after {pluralize(view['played'], 'turn')}."]
-    if "answer" in view:
-        ending.append(f"The right answer: {code_span(view['answer'].rstrip('.'))}.")
-    if "error" in view:
-        ending.append(code_span(view["error"][0]))
+    ending += [f"The right answer: {code_block(view['answer'])}"] if "answer" in view else []
+    ending += [code_block(view["error"][0])] if "error" in view else []
     for verdict in view.get("judged", ()):
         bits = ", ".join(f"{bit} {'yes' if verdict[bit] else 'no'}" for bit in BITS if bit in verdict)
-        reason = bits or code_span(verdict.get("reason", ["no verdict"])[0])
+        reason = bits or code_block(verdict.get("reason", ["no verdict"])[0])
         ending.append(f"Judge {visible(verdict['judge'][0])}: {reason}.")
-    read, written = row["prompt_tokens"] or 0, row["reply_tokens"] or 0
-    correct = {} if row["correct"] is None else {"correct": bool(row["correct"])}
-    return Transcript(
-        view["key"], visible(title), tags, tuple(_turn_text(turn, view, uris) for turn in view["turns"]),
-        " ".join(ending), row["seconds"] or 0.0,
-        {"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
-        {"asked": bool(row["suggestions"]), **correct, "ending": tags["ending"]},
-    )  # fmt: skip
+    return " ".join(ending)
 
 
-def _turn_text(turn: Mapping[str, Any], view: Mapping[str, Any], uris: list[str]) -> TurnText:
-    picture, action = turn["picture"], turn["action"]
-    cut = "" if "length" not in turn else f"\n… ({turn['length']:,} characters)"
+def _describe_turn(turn: Mapping[str, Any], view: Mapping[str, Any], uris: list[str]) -> Turn:
+    picture, action = turn["picture"], visible(turn["action"] or "free answer")
+    shown: dict[str, Any] = {"type": "text", "text": f"(no picture: {code_block(str(picture))})"}
+    if isinstance(picture, int):
+        shown = {"type": "image_url", "image_url": {"url": uris[picture]}}
     question = f"({view.get('why', 'the question is unknown')})"
     if "prompt" in turn:
-        options = (*turn["options"], *turn["categories"])
-        lettered = [f"{chr(65 + number)}. {text}" for number, text in enumerate(options)]
+        lettered = (f"{chr(65 + n)}. {text}" for n, text in enumerate((*turn["options"], *turn["categories"])))
         question = code_block("\n".join([turn["prompt"], *lettered]))
-    verdict = "Open-ended: a judge decides."
-    if action is not None:
-        verdict = f"Read as {visible(action)}: suggestion side {turn['option']}, category side {turn['category']}."
-    name = f"turn {turn['turn'] + 1} · {visible(action or 'free answer')}"
-    source = uris[picture] if isinstance(picture, int) else picture
-    return TurnText(name, question, code_block(turn["reply"] + cut), verdict, source)
+    verdict = f"Read as {action}: suggestion side {turn['option']}, category side {turn['category']}."
+    if turn["action"] is None:
+        verdict = "Open-ended: a judge decides."
+    cut = "" if "length" not in turn else f"\n… ({turn['length']:,} characters)"
+    message = {"role": "user", "content": [shown, {"type": "text", "text": question}]}
+    return Turn(f"turn {turn['turn'] + 1} · {action}", message, code_block(turn["reply"] + cut), verdict)

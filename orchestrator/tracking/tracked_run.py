@@ -36,16 +36,16 @@ class TrackedRun:
     def of(cls, sweep: Mapping[str, Any], folder: Path, uri: str = "") -> Self:
         """Describe a resolved sweep (the content of ``sweep.resolved.toml``); ``uri`` replaces its own address."""
         tracking, name = sweep.get("tracking", {}), str(sweep["name"])
-        models = [model for model in sweep.get("models", ()) if isinstance(model, dict)]
+        models = {str(model["name"]): model.get("backend") == "builtin" for model in sweep.get("models", ())}
         return cls(
             uri or tracking["uri"],
             tracking.get("experiment") or name,
             folder,
             name,
             parameters(sweep),
-            tuple(str(model["name"]) for model in models),
-            frozenset(str(model["name"]) for model in models if model.get("backend") == "builtin"),
-            tuple(str(condition["name"]) for condition in sweep.get("conditions", ()) if isinstance(condition, dict)),
+            tuple(models),
+            frozenset(model for model, is_policy in models.items() if is_policy),
+            tuple(str(condition["name"]) for condition in sweep.get("conditions", ())),
         )
 
     def kind(self, model: str) -> str:
@@ -71,18 +71,15 @@ def is_mlflow(uri: str) -> bool:
 
 def parameters(sweep: Mapping[str, Any]) -> dict[str, str]:
     """Return names and settings of a resolved sweep, without engine options and keys."""
-    names = {
+    params = {
         key: ", ".join(part["name"] if isinstance(part, dict) else str(part) for part in sweep[key])
         for key in ("models", "scenarios", "conditions", "protocols")
         if key in sweep
     }
-    seed = {"seed": str(sweep["seed"])} if "seed" in sweep else {}
-    settings = {
-        f"{table}.{key}": str(value)
-        for table in ("sampling", "selection")
-        for key, value in sweep.get(table, {}).items()
-    }
-    return {**names, **seed, **settings}
+    params |= {"seed": str(sweep["seed"])} if "seed" in sweep else {}
+    for table in ("sampling", "selection"):
+        params |= {f"{table}.{key}": str(value) for key, value in sweep.get(table, {}).items()}
+    return params
 
 
 def describe_dataset(name: str, source: str, samples: Mapping[str, Mapping[int, Sample]]) -> dict[str, Any]:
@@ -95,9 +92,6 @@ def describe_dataset(name: str, source: str, samples: Mapping[str, Mapping[int, 
         for number in sorted(samples[scenario]):
             digest.update(repr(samples[scenario][number]).encode())
     counts = {scenario: len(numbered) for scenario, numbered in sorted(samples.items())}
-    return {
-        "name": f"{name}: {', '.join(counts)}",
-        "digest": digest.hexdigest()[:8],
-        "source": {"uri": source},
-        "profile": {"samples": sum(counts.values()), **counts},
-    }
+    profile = {"samples": sum(counts.values()), **counts}
+    name = f"{name}: {', '.join(counts)}"
+    return {"name": name, "digest": digest.hexdigest()[:8], "source": {"uri": source}, "profile": profile}

@@ -17,7 +17,7 @@ from typing import Any
 from actors.node.child_process import start_module
 from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
-from orchestrator.tracking import local_store
+from orchestrator.tracking.client import NAME, checkpoint, resolve_uri
 from orchestrator.tracking.tracked_run import OTLP, TrackedRun, is_mlflow
 
 PROCESS = "orchestrator.tracking.process"
@@ -50,7 +50,7 @@ class Tracker:
         """Record the end (FINISHED, FAILED or KILLED); print one sentence if not everything is recorded in time."""
         if self._closing:
             return
-        self._closing, uri = True, local_store.resolve_uri(self.run.uri, self.run.folder)
+        self._closing, uri = True, resolve_uri(self.run.uri, self.run.folder)
         self._send(status)
         try:
             self._process.wait(timeout or (CLOSE_LOCAL_S if uri.startswith("sqlite") else CLOSE_SERVER_S))
@@ -59,7 +59,7 @@ class Tracker:
             self._process.kill()
             self._process.wait()
         self._pipe.close()
-        local_store.checkpoint(self.run.folder / local_store.NAME)
+        checkpoint(self.run.folder / NAME)
         if self._process.returncode:
             has_results = (self.run.folder / "results.parquet").exists()
             command = f"send it with: proactive-sweep track {shlex.quote(str(self.run.folder))}"

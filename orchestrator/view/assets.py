@@ -1,15 +1,16 @@
 """The template, style and scripts of the page, served by ``page`` or written by ``bundle``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from orchestrator.report.html.text import inert
+from orchestrator.report.html.text import inert, visible
 from orchestrator.report.measures.endings import EndingKind
-from orchestrator.view.run_index import MAPPED
-from sweeps.conditions import CONDITIONS
+from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.answer import folder_answers
+from orchestrator.view.catalog import MAPPED
 
 
 def _text(package: str, name: str) -> str:
@@ -32,9 +33,11 @@ TEMPLATE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=T
 )
 
 
-def render_page(title: str, script: str, answers: Sequence[str], policy: str = "", **more: Any) -> str:
-    """Return the page, headed by ``answers``, the sentences on whether models ask; ``more`` reaches its script."""
-    content = {"kinds": KIND_MEANINGS, "conditions": list(CONDITIONS), **more}
+def render_page(runs: Mapping[str, RunData], script: str, policy: str = "", **more: Any) -> str:
+    """Return the page of some runs, headed by the sentences on whether models ask; ``more`` reaches its script."""
+    content = {"kinds": KIND_MEANINGS, **more}
+    answers = [text for run in runs.values() for text in folder_answers(run.folder)]
+    title = ", ".join(map(visible, runs))
     return TEMPLATE.render(
         style=STYLE, script=script, title=title, answers=answers, policy=policy, content=inert(content)
     )

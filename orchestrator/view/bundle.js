@@ -1,6 +1,5 @@
 // Where the episodes come from: the static files of `bundle.py`; a server without ranges sends each file once.
 const bundle = content.bundle;
-const OPEN_FILES = 8;
 const openFiles = new Map();
 
 /** Return a Parquet file and its metadata. */
@@ -10,7 +9,6 @@ function openFile(name, byteLength) {
       .then(async (file) => ({ file, metadata: await hyparquet.parquetMetadataAsync(file, { initialFetchSize: Math.min(byteLength, 65536) }) }));
     reading.catch(() => openFiles.delete(name));
     openFiles.set(name, reading);
-    if (openFiles.size > OPEN_FILES) openFiles.delete(openFiles.keys().next().value);
   }
   return openFiles.get(name);
 }

@@ -10,21 +10,19 @@ import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from envs.errors import RunFolderError
 from envs.render import Renderer
 from envs.types import ImageRef
-from orchestrator.report.html.text import policy_hash, visible
+from orchestrator.report.html.text import policy_hash
 from orchestrator.report.html.thumbnails import Thumbnails, make_thumbnail
-from orchestrator.report.scores.answer import folder_answers
 from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.assets import BUNDLED_SCRIPT, STYLE, render_page
-from orchestrator.view.catalog import Catalog
-from orchestrator.view.run_index import RunIndex
+from orchestrator.view.catalog import Catalog, open_run, read_episodes
 
 FILE_EPISODES, GROUP_EPISODES = 8_192, 128
 """Number of episodes per file and per row group."""
@@ -75,7 +73,7 @@ class PictureWriter:
 
 
 class StoredPictures(Thumbnails):
-    """The pictures of a data folder; each goes once into the bundle's files."""
+    """The pictures of the runs' data folders; each goes once into the bundle's files, which are numbered across all runs."""
 
     def __init__(self, data: Path | None, writer: PictureWriter) -> None:
         super().__init__(data, most=1 << 40, most_bytes=1 << 60)
@@ -91,10 +89,8 @@ def write_bundle(
 ) -> Iterator[BundleTotals]:
     """Write the bundle, and yield its totals after each file of episodes and at the end. Raises RunFolderError."""
     _make_folder(target)
-    indexes = {name: RunIndex(folder, data) for name, folder in runs.items()}
-    for index in indexes.values():
-        index.refresh()
-    catalog, pictures, sizes = Catalog(indexes), PictureWriter(target), list[int]()
+    catalog = Catalog({name: read_episodes(open_run(folder), data) for name, folder in runs.items()})
+    pictures, sizes = PictureWriter(target), list[int]()
     stored = cache(lambda folder: StoredPictures(folder if with_pictures else None, pictures))
     for start in range(0, catalog.height, FILE_EPISODES):
         positions = range(start, min(start + FILE_EPISODES, catalog.height))
@@ -111,8 +107,13 @@ def write_bundle(
     pictures.flush()
     listing = catalog.list_bytes()
     safe_write.write(target / "list.parquet", listing)
+    safe_write.write(target / "README.md", README.encode())
     files = {"list_bytes": len(listing), "episode_bytes": sizes, "picture_bytes": pictures.file_sizes}
-    _write_page(target, catalog, f"{zlib.crc32(listing):08x}", files)
+    files |= {"file_episodes": FILE_EPISODES, "file_pictures": FILE_PICTURES, "version": f"{zlib.crc32(listing):08x}"}
+    policy = f"{POLICY}; style-src {policy_hash(STYLE)}; script-src {policy_hash(BUNDLED_SCRIPT)}"
+    bundle = {**catalog.about(), "reading": False, **files}
+    page = render_page(catalog.runs, BUNDLED_SCRIPT, policy, bundle=bundle)
+    safe_write.write(target / "index.html", page.encode())  # last, so that an interrupted bundle has no page
     yield BundleTotals(catalog.height, pictures.total, sum(path.stat().st_size for path in target.iterdir()))
 
 
@@ -129,14 +130,3 @@ def _write_table(path: Path, table: pl.DataFrame, group: int) -> int:
     """Write a table in row groups of this size, and return the bytes of the file."""
     table.write_parquet(path, compression="zstd", compression_level=9, statistics=False, row_group_size=group)
     return path.stat().st_size
-
-
-def _write_page(target: Path, catalog: Catalog, version: str, files: Mapping[str, Any]) -> None:
-    """Write ``index.html``, last, so that an interrupted bundle has no page."""
-    sizes = {"file_episodes": FILE_EPISODES, "file_pictures": FILE_PICTURES}
-    bundle = {**catalog.about(), "version": version, "reading": False, **files, **sizes}
-    runs = ", ".join(visible(name) for name in catalog.runs)
-    answers = [text for index in catalog.runs.values() for text in folder_answers(index.folder)]
-    policy = f"{POLICY}; style-src {policy_hash(STYLE)}; script-src {policy_hash(BUNDLED_SCRIPT)}"
-    safe_write.write(target / "README.md", README.encode())
-    safe_write.write(target / "index.html", render_page(runs, BUNDLED_SCRIPT, answers, policy, bundle=bundle).encode())

@@ -1,6 +1,8 @@
-"""The episodes of all runs that a page shows, as one set of columns; an episode is its position in them."""
+"""The episodes of all runs that a page shows, as one set of columns in memory; an episode is its position in them."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -9,34 +11,49 @@ import numpy as np
 import polars as pl
 
 from envs import SCENARIOS, in_paper_order
+from envs.errors import RunFolderError
+from envs.types import ERRORS, Ending
 from orchestrator.report.html.episode_view import rows_by_key, view_episode
 from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
+from orchestrator.report.measures.endings import EndingKind, endings
+from orchestrator.report.read_run import read_run
+from orchestrator.report.run_data import RunData
 from orchestrator.storage.episode_store import turns
+from orchestrator.storage.part_files import hold_parts
+from orchestrator.storage.run_folder import planned_cells, planned_episodes, stored_sweep
+from orchestrator.storage.schemas import EPISODES, UNREADABLE
 from orchestrator.storage.verdict_store import verdicts
-from orchestrator.view.run_index import KINDS, NAMES, OUTCOMES, RunIndex
 from sweeps.conditions import CONDITIONS
 
+MAPPED = "answered every picture"
+"""Kind of a decision map, which has no single ending."""
+KINDS = (*(kind.value for kind in EndingKind), MAPPED)
+OUTCOMES = {"correct": 1, "not correct": 0, "without a score": -1}
+"""Values of ``right`` by name; an error, or an answer that no judge has read, has no score."""
+NAMES = ("model", "scenario", "condition", "protocol")
+"""Columns that the episodes of a cell share."""
 ORDERS = {"scenario": list(SCENARIOS), "condition": list(CONDITIONS)}
 """Names that lists put first, in this order."""
-LISTED = ("cell", "sample", "kind", "right", "turns", "crc")
+LISTED = ("cell", "sample", "kind", "right", "turns")
 """Columns of ``list.parquet``, which the page filters and sorts."""
 MOST_PICTURES = 100
 """Most pictures of a film strip."""
 
+log = logging.getLogger(__name__)
+
 
 class Catalog:
-    """The columns of the runs at one moment; a new one is made when a run has changed."""
+    """The columns of the runs at one moment; a new one, with a higher version, is made when a run has changed."""
 
-    def __init__(self, runs: Mapping[str, RunIndex]) -> None:
-        self.runs, self.version = runs, sum(run.version for run in runs.values())
-        self.planned = sum(run.planned for run in runs.values())
-        self.data = {name: run.run for name, run in runs.items()}
-        rows = pl.concat([run.rows.with_columns(pl.lit(name).alias("run")) for name, run in runs.items()])
+    def __init__(self, runs: Mapping[str, RunData], version: int = 0) -> None:
+        self.runs, self.version = runs, version
+        self.planned = sum(map(_count_planned, runs.values()))
+        rows = pl.concat([_columns(run).with_columns(pl.lit(name).alias("run")) for name, run in runs.items()])
         cells = rows.select("run", *NAMES).unique(maintain_order=True).with_row_index("cell")
         self.rows = rows.join(cells, on=("run", *NAMES), maintain_order="left")
         self.cells = cells.drop("cell").to_dicts()
         """Run and names of each number in column ``cell``."""
-        self.starts = np.cumsum([0, *(run.rows.height for run in runs.values())])
+        self.starts = np.cumsum([0, *(run.episodes.height for run in runs.values())])
         """Position of the first episode of each run."""
 
     @property
@@ -46,18 +63,20 @@ class Catalog:
 
     def about(self) -> dict[str, Any]:
         """Return what the page has to know beside the columns, for JSON."""
-        cells = [{**cell, "baseline": cell["model"] in self.runs[cell["run"]].baselines} for cell in self.cells]
+        policies = {
+            (name, m.name) for name, run in self.runs.items() for m in run.sweep.models if m.backend == "builtin"
+        }
+        cells = [{**cell, "baseline": (cell["run"], cell["model"]) in policies} for cell in self.cells]
         orders = {name: in_paper_order({str(cell[name]) for cell in cells}, ORDERS.get(name, ())) for name in NAMES}
         return {
             "version": self.version, "total": self.height, "planned": self.planned, "cells": cells,
             "orders": {"run": list(self.runs), **orders}, "kinds": KINDS, "outcomes": OUTCOMES,
         }  # fmt: skip
 
-    def list_bytes(self, group: int = 1 << 17) -> bytes:
-        """Return the listed columns as a Parquet file in row groups of this size."""
+    def list_bytes(self) -> bytes:
+        """Return the listed columns as a Parquet file."""
         file = BytesIO()
-        options: dict[str, Any] = {"compression": "zstd", "compression_level": 9, "statistics": False}
-        self.rows.select(LISTED).write_parquet(file, row_group_size=group, **options)
+        self.rows.select(LISTED).write_parquet(file, compression_level=9, statistics=False, row_group_size=1 << 17)
         return file.getvalue()
 
     def replies_with(self, text: str) -> np.ndarray:
@@ -77,7 +96,7 @@ class Catalog:
 
         ``thumbnails`` returns the pictures of a data folder; positions are ascending.
         """
-        for (name, run), start, end in zip(self.data.items(), self.starts, self.starts[1:], strict=False):
+        for (name, run), start, end in zip(self.runs.items(), self.starts, self.starts[1:], strict=False):
             own = [position for position in positions if start <= position < end]
             if not own:
                 continue
@@ -85,8 +104,8 @@ class Catalog:
             stored, judged = (rows_by_key(table(run.folder), keys) for table in (turns, verdicts))
             pictures = thumbnails(picture_folder(run))
             for position, key in zip(own, keys, strict=True):
-                row, kind = run.episodes.row(int(position - start), named=True), KINDS[self.rows["kind"][position]]
-                row, turn_rows = {**row, "kind": kind}, stored.get(key, [])
+                kind, turn_rows = KINDS[self.rows["kind"][position]], stored.get(key, [])
+                row = {**run.episodes.row(int(position - start), named=True), "kind": kind}
                 view = view_episode(run, pictures, row, turn_rows, judged.get(key, []))
                 yield {**view, "run": name}, [str(turn["reply"] or "") for turn in turn_rows]
 
@@ -102,9 +121,54 @@ class Catalog:
         return {**view, "pictures": [uri for pictures in opened for uri in pictures.uris]}
 
 
+def open_run(folder: Path) -> RunData:
+    """Return a run without its episodes; raises RunFolderError if there is no run."""
+    return RunData(folder, stored_sweep(folder), pl.DataFrame(), EPISODES.to_frame())
+
+
+def read_episodes(run: RunData, data: Path | None = None) -> RunData:
+    """Return the run with what is stored now, in stored order; unchanged if its folder cannot be read at this moment.
+
+    ``data`` is the benchmark folder if it has moved.
+    """
+    try:
+        with hold_parts([run.folder]):
+            return replace(read_run(run.folder, data), episodes=planned_episodes(run.folder).collect())
+    except (RunFolderError, *UNREADABLE) as problem:
+        log.info("%s is not read this time: %s", run.folder, problem)
+        return run
+
+
 def run_names(folders: Sequence[Path]) -> dict[str, Path]:
     """Return a short distinct name for each folder: its last component, or the whole path if several share it."""
     last = [folder.resolve().name for folder in folders]
     return {
         (name if last.count(name) == 1 else str(folder)): folder for name, folder in zip(last, folders, strict=True)
     }
+
+
+def _count_planned(run: RunData) -> int:
+    """Return the planned episodes of a run; those that are stored if the plan is absent or cannot be read."""
+    try:
+        return sum(cell["planned"] for cell in planned_cells(run.folder))
+    except RunFolderError:
+        return run.episodes.height
+
+
+def _columns(run: RunData) -> pl.DataFrame:
+    """Return key, ``NAMES`` and what the list filters and sorts."""
+    numbers = {kind: number for number, kind in enumerate(KINDS)}
+    kinds = endings(run).select("key", "kind")
+    judged = verdicts(run.folder).select("key", "aggregate").unique("key", keep="last", maintain_order=True).collect()
+    rows = run.episodes.join(kinds, on="key", how="left", maintain_order="left")
+    rows = rows.join(judged, on="key", how="left", maintain_order="left")
+    score = pl.when(pl.col("ending") == Ending.ANSWERED).then("aggregate").otherwise("correct")
+    kind = pl.when(pl.col("ending") == Ending.MAPPED).then(pl.lit(MAPPED)).otherwise("kind")
+    return rows.select(
+        "key",
+        pl.col(*NAMES).fill_null(""),
+        pl.col("sample_id").cast(pl.Int32, strict=False).fill_null(-1).alias("sample"),
+        kind.replace_strict(numbers, return_dtype=pl.UInt8).alias("kind"),
+        pl.when(~pl.col("ending").is_in(ERRORS)).then(score).cast(pl.Int8).fill_null(-1).alias("right"),
+        pl.col("turns").clip(0, 65_535).cast(pl.UInt16),
+    )

@@ -29,7 +29,7 @@ function visible(text) {
   return nodes;
 }
 
-/** Return `#episode=KEY&beside=KEY` as an object, without parts that cannot be decoded. */
+/** Return `#episode=NAME&beside=NAME` as an object, without parts that cannot be decoded. */
 function fragment() {
   const parts = {};
   for (const part of location.hash.slice(1).split("&")) {
@@ -43,5 +43,5 @@ function fragment() {
 /** Return `1 row` or `2,000 rows`. */
 const pluralize = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
-/** Encode a key for the address; slashes stay readable. */
-const address = (key) => encodeURIComponent(key).replaceAll("%2F", "/");
+/** Encode a value for the address; slashes stay readable. */
+const address = (text) => encodeURIComponent(text).replaceAll("%2F", "/");

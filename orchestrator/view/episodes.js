@@ -1,5 +1,5 @@
 // The columns of all episodes, which are filtered here; an episode is its position in them.
-const TYPES = { cell: Uint32Array, sample: Int32Array, kind: Uint8Array, right: Int8Array, turns: Uint16Array, crc: Uint32Array };
+const TYPES = { cell: Uint32Array, sample: Int32Array, kind: Uint8Array, right: Int8Array, turns: Uint16Array };
 const NAMES = ["run", "model", "scenario", "condition", "protocol"];
 const compressors = { ZSTD: (bytes, length) => hyparquet.decompress(bytes, new Uint8Array(length)) };
 let about = { version: null, total: 0, planned: 0, reading: true, cells: [], kinds: [], outcomes: {}, orders: {} };
@@ -68,22 +68,14 @@ async function findEpisodes(query, isCurrent) {
   return { positions, counts: countsOf(query, passed) };
 }
 
-/** Return the CRC-32 of a text's bytes. */
-function checksum(text) {
-  let value = 0xffffffff;
-  for (const byte of new TextEncoder().encode(text)) {
-    value ^= byte;
-    for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1;
-  }
-  return (value ^ 0xffffffff) >>> 0;
-}
+/** Return the name of an episode in the address: `MODEL/SCENARIO/CONDITION/PROTOCOL/SAMPLE`. */
+const nameOf = (at) => [...NAMES.slice(1).map((name) => cellOf(at)[name]), columns.sample[at]].join("/");
 
-/** Return the position of an episode by its key, in a run or, without a known one, in the first that has it; -1 if none has. */
-async function positionOf(key, run) {
-  const wanted = checksum(key), isKnown = about.orders.run.includes(run);
-  for (let at = columns.crc.indexOf(wanted); at >= 0; at = columns.crc.indexOf(wanted, at + 1)) {
-    if ((!isKnown || cellOf(at).run === run) && (await source.view(about, at))?.key === key) return at;
-  }
+/** Return the position of an episode by its name, in a run or, without a known one, in the first that has it; -1 if none has. */
+function positionOf(name, run) {
+  const cut = name.lastIndexOf("/"), cell = name.slice(0, cut), sample = Number(name.slice(cut + 1)), isKnown = about.orders.run.includes(run);
+  const inCell = about.cells.map((own) => NAMES.slice(1).map((part) => own[part]).join("/") === cell && (!isKnown || own.run === run));
+  for (let at = 0; at < about.total; at++) if (columns.sample[at] === sample && inCell[columns.cell[at]]) return at;
   return -1;
 }
 

@@ -7,7 +7,7 @@ const state = Object.fromEntries(ADDRESS.map((name) => [name, ""]));
 let shown = { positions: new Uint32Array(), counts: {} };
 let start = 0, latest = 0;
 
-/** Return the address of a state: `#model=..&episode=KEY`. */
+/** Return the address of a state: `#model=..&episode=NAME`. */
 const fragmentOf = (values) => "#" + ADDRESS.filter((name) => values[name]).map((name) => `${name}=${address(values[name])}`).join("&");
 
 function option(value, label, selected) {

@@ -6,25 +6,19 @@ All texts reach the page as JSON and become text nodes there; what it sends are 
 import asyncio
 import json
 import time
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from orchestrator.report.html.text import visible
-from orchestrator.report.scores.answer import folder_answers
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.assets import SERVED_SCRIPT, STYLE, render_page
-from orchestrator.view.catalog import Catalog
+from orchestrator.view.catalog import Catalog, open_run, read_episodes
 from orchestrator.view.loopback import LoopbackPage, page_headers
-from orchestrator.view.run_index import RunIndex
 
 REFRESH_S, REST_FACTOR = 1.0, 10
 """Least seconds between two refreshes from the folders, and in multiples of a refresh."""
-VERSIONS = 2
-"""Number of catalogs that stay for pages that have not noticed a newer one."""
 LONGEST = 300
 """Most characters of a text to search for."""
 
@@ -35,33 +29,25 @@ class ViewPage(LoopbackPage):
     def __init__(self, runs: Mapping[str, Path], data: Path | None = None) -> None:
         """``data`` is the benchmark folder if it has moved. Raises RunFolderError for a folder without a run."""
         handlers = {
-            "": self._show,
-            "state": self._state,
-            "list": self._list,
-            "found": self._found,
-            "episode": self._episode,
-        }
+            "": self._show, "state": self._state, "list": self._list, "found": self._found, "episode": self._episode,
+        }  # fmt: skip
         routes = [web.get("/{token}/" + path, handler) for path, handler in handlers.items()]
         super().__init__(routes, page_headers(STYLE, SERVED_SCRIPT, "connect-src 'self'; form-action 'none'"), 1024)
-        self.indexes = {name: RunIndex(folder, data) for name, folder in runs.items()}
-        self.catalogs = OrderedDict({0: Catalog(self.indexes)})
+        self.data, self.catalog = data, Catalog({name: open_run(folder) for name, folder in runs.items()})
+        self.previous = self.catalog
+        """The catalog of pages that have not noticed the newest one."""
         self.is_complete = False
         """False while the runs are read for the first time."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """Return the newest catalog."""
-        return next(reversed(self.catalogs.values()))
+        self._files: list[tuple[str, int]] = []
 
     def refresh(self) -> None:
-        """Read what has changed, and publish a catalog of it."""
-        for index in self.indexes.values():
-            index.refresh()
-        catalog = Catalog(self.indexes)
-        if catalog.version != self.catalog.version:
-            self.catalogs[catalog.version] = catalog
-            while len(self.catalogs) > VERSIONS:
-                self.catalogs.popitem(last=False)
+        """Read the runs again if a file of theirs has changed."""
+        files = sorted(file for run in self.catalog.runs.values() for file in _list_files(run.folder))
+        if files != self._files:
+            self._files = files
+            runs = {name: read_episodes(run, self.data) for name, run in self.catalog.runs.items()}
+            newest = Catalog(runs, self.catalog.version + 1)
+            self.catalog, self.previous = newest, self.catalog
         self.is_complete = True
 
     async def watch(self) -> None:
@@ -72,9 +58,8 @@ class ViewPage(LoopbackPage):
             await asyncio.sleep(max(REFRESH_S, REST_FACTOR * (time.monotonic() - began)))
 
     async def _show(self, request: web.Request) -> web.Response:
-        runs = ", ".join(visible(name) for name in self.indexes)
-        answers = [text for index in self.indexes.values() for text in folder_answers(index.folder)]
-        return web.Response(text=render_page(runs, SERVED_SCRIPT, answers), content_type="text/html", charset="utf-8")
+        page = render_page(self.catalog.runs, SERVED_SCRIPT)
+        return web.Response(text=page, content_type="text/html", charset="utf-8")
 
     async def _state(self, request: web.Request) -> web.Response:
         return _json({**self.catalog.about(), "reading": not self.is_complete})
@@ -101,10 +86,21 @@ class ViewPage(LoopbackPage):
 
     def _asked_catalog(self, request: web.Request) -> Catalog:
         """Return the catalog that a request is about; raises HTTPNotFound for one that has gone."""
-        catalog = self.catalogs.get(_parse_number(request.query.get("version", "")))
-        if catalog is None:
-            raise web.HTTPNotFound
-        return catalog
+        version = _parse_number(request.query.get("version", ""))
+        for catalog in (self.catalog, self.previous):
+            if catalog.version == version:
+                return catalog
+        raise web.HTTPNotFound
+
+
+def _list_files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Yield the parts and the plan of a run folder, with the nanosecond of their last change."""
+    for pattern in ("episodes/*.parquet", "turns/*.parquet", "verdicts/*.parquet", "plan.*"):
+        for path in folder.glob(pattern):
+            try:
+                yield str(path), path.stat().st_mtime_ns
+            except FileNotFoundError:  # replaced meanwhile
+                continue
 
 
 def _parse_number(text: str) -> int:

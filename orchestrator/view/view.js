@@ -2,16 +2,12 @@
 let open = -1, beside = -1;
 const POLL_MS = 2000, TYPING_MS = 250;
 
+/** Return the choice of an episode to show beside: of the same sample, by run and model. */
 function picker(own) {
-  const select = make("select", { id: "beside" }, make("option", { value: "" }, "nothing")), mine = cellOf(own);
-  const groups = new Map();
-  const rank = (at) => { const place = content.conditions.indexOf(cellOf(at).condition); return place < 0 ? 99 : place; };
-  const order = (at) => [cellOf(at).run !== mine.run, cellOf(at).model !== mine.model];
-  const rows = neighborsOf(own).sort((a, b) => order(a)[0] - order(b)[0] || order(a)[1] - order(b)[1]
-    || cellOf(a).model.localeCompare(cellOf(b).model, "en", { numeric: true }) || rank(a) - rank(b));
-  for (const at of rows) {
-    const { run, model, condition } = cellOf(at);
-    const name = run !== mine.run ? `${run}: ${model}` : model === mine.model ? "Other conditions, same model" : model;
+  const select = make("select", { id: "beside" }, make("option", { value: "" }, "nothing")), groups = new Map();
+  const rank = (at) => ["run", "model", "condition"].reduce((sum, part) => sum * 1000 + about.orders[part].indexOf(cellOf(at)[part]), 0);
+  for (const at of neighborsOf(own).sort((a, b) => rank(a) - rank(b))) {
+    const { run, model, condition } = cellOf(at), name = about.orders.run.length > 1 ? `${run}: ${model}` : model;
     if (!groups.has(name)) groups.set(name, make("optgroup", { label: name }));
     groups.get(name).append(option(String(at), `${condition} – ${about.kinds[columns.kind[at]]}`, at === beside));
   }
@@ -56,7 +52,7 @@ async function openEpisodes(positions, keep, focus = "") {
   if (!views) return;
   [open, beside] = [positions[0], positions[1] ?? -1];
   const [own, other] = views;
-  Object.assign(state, { episode: own.key, episode_run: own.run, beside: other?.key ?? "", beside_run: other?.run ?? "" });
+  Object.assign(state, { episode: nameOf(open), episode_run: own.run, beside: other ? nameOf(beside) : "", beside_run: other?.run ?? "" });
   if (keep) history.pushState(null, "", fragmentOf(state)); else history.replaceState(null, "", fragmentOf(state));
   turnTo(open);
   showViews(views);
@@ -98,16 +94,16 @@ async function follow() {
   for (const name of ADDRESS) state[name] = (parts[name] || "").slice(0, name === "text" ? 300 : 1000);
   if (!(await search())) return;
   if (!state.episode) { if (shown.positions.length) await openEpisodes([firstToShow(shown.positions)], false); return; }
-  const positions = [await positionOf(state.episode, state.episode_run)];
-  if (state.beside) positions.push(await positionOf(state.beside, state.beside_run));
-  if (positions.includes(-1)) showNothing("No stored episode has this key: ", visible(state[positions[0] < 0 ? "episode" : "beside"].slice(0, 300)));
+  const positions = [positionOf(state.episode, state.episode_run)];
+  if (state.beside) positions.push(positionOf(state.beside, state.beside_run));
+  if (positions.includes(-1)) showNothing("No stored episode has this name: ", visible(state[positions[0] < 0 ? "episode" : "beside"].slice(0, 300)));
   else await openEpisodes(positions, false);
 }
 
 async function poll() {
   const wasEmpty = !about.total;
   if (!document.hidden && (await loadColumns().catch(() => false))) {
-    open = state.episode && !wasEmpty ? await positionOf(state.episode, state.episode_run) : -1;
+    open = state.episode && !wasEmpty ? positionOf(state.episode, state.episode_run) : -1;
     if (await search()) { if (wasEmpty && shown.positions.length) await openEpisodes([firstToShow(shown.positions)], false); }
   } else showProgress();
   setTimeout(poll, POLL_MS);

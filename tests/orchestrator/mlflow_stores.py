@@ -93,7 +93,7 @@ def store(folder: Path) -> Path:
     return folder / "empty.db"
 
 
-def wait_until(true, seconds: float = 60.0) -> None:
+def wait_until(true, seconds: float = 180.0) -> None:
     """Wait for something that another thread or process does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -83,13 +83,15 @@ def test_page_and_tables_escape_hostile_text(hostile_run):
 def test_mlflow_transcripts_are_code_and_printable(hostile_run):
     records = list(transcripts(read_run(hostile_run[1]), limit=500))
 
-    assert records and all(turn.picture.startswith("data:image/") for record in records for turn in record.turns)
+    assert records
+    for turn in [turn for record in records for turn in record.turns]:
+        assert turn.question["content"][0]["image_url"]["url"].startswith("data:image/")
     joined = "\n".join(
         str(part) for record in records for part in (record.name, record.tags, record.ending, record.turns)
     )
     assert not UNSAFE.search(joined)
     for text in [record.ending for record in records] + [turn.verdict for record in records for turn in record.turns]:
-        prose = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+        prose = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
         assert not re.search(r"[<\[#|]", prose), "MLflow renders messages as Markdown"
     assert any("alert(3)" in record.ending for record in records), (
         "the texts must be shown for this test to mean anything"

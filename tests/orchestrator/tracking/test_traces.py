@@ -44,7 +44,8 @@ def test_equal_seeds_give_equal_bounded_transcripts(run):
     assert [transcript.key for transcript in first] != [
         transcript.key for transcript in transcripts(run_data, limit=12, seed=2)
     ]
-    assert all(turn.picture.startswith("data:image/") for transcript in first for turn in transcript.turns)
+    for turn in [turn for transcript in first for turn in transcript.turns]:
+        assert turn.question["content"][0]["image_url"]["url"].startswith("data:image/")
 
 
 def test_a_hostile_reply_stays_in_its_fence(run):
@@ -57,8 +58,8 @@ def test_a_hostile_reply_stays_in_its_fence(run):
 
     assert turns
     for turn in turns:
-        fence = turn.reply.splitlines()[0].removesuffix("text")
-        body = turn.reply.split("\n", 1)[1].rsplit("\n", 1)
+        first, *lines, last = turn.reply.strip("\n").split("\n")
+        fence, body = first.removesuffix("text"), ("\n".join(lines), last)
         assert set(fence) == {"`"} and len(fence) > 4 and body[1] == fence and fence not in body[0]
         assert "\x07" not in turn.reply and "\u202e" not in turn.reply
 
@@ -71,14 +72,15 @@ def test_a_transcript_says_what_was_read_from_each_reply_and_what_was_right(run)
     for entry in right:
         steps = r"1 turn|(?!1 )\d+ turns"
         answer = re.fullmatch(
-            rf"{entry.name.rpartition(' · ')[2]} after (?:{steps})\. The right answer: (`+) (.+) \1\.", entry.ending
+            rf"{entry.name.rpartition(' · ')[2]} after (?:{steps})\. The right answer: \n(`+)text\n(.+)\n\1\n",
+            entry.ending,
         )
         assert answer, entry.ending
         assert f"after {len(entry.turns)} turn" in entry.ending
         for number, turn in enumerate(entry.turns, 1):
             action = turn.name.removeprefix(f"turn {number} · ")
             assert turn.verdict.startswith(f"Read as {action}: suggestion side ")
-            letters = re.findall(r"^([A-Z])\. ", turn.question, re.MULTILINE)
+            letters = re.findall(r"^([A-Z])\. ", turn.question["content"][1]["text"], re.MULTILINE)
             assert letters == [chr(65 + place) for place in range(len(letters))] and len(letters) > 3
     open_ended = [entry for entry in entries if entry.tags["protocol"] == "oeg"]
     assert open_ended and {turn.name for entry in open_ended for turn in entry.turns} == {"turn 1 · free answer"}

@@ -1,7 +1,5 @@
 """The columns of two runs, their episodes as film strips, and runs that change."""
 
-import zlib
-
 import polars as pl
 import pytest
 
@@ -10,16 +8,13 @@ from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
-from orchestrator.view.catalog import Catalog, run_names
-from orchestrator.view.run_index import KINDS, RunIndex
+from orchestrator.view.catalog import KINDS, Catalog, open_run, read_episodes, run_names
+from orchestrator.view.page import ViewPage
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 
 def read_catalog(folders) -> Catalog:
-    indexes = {name: RunIndex(folder) for name, folder in folders.items()}
-    for index in indexes.values():
-        index.refresh()
-    return Catalog(indexes)
+    return Catalog({name: read_episodes(open_run(folder)) for name, folder in folders.items()})
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +28,6 @@ def test_columns_hold_every_planned_episode_of_both_runs(catalog, two_folders):
 
     assert rows["key"].to_list() == [key for frame in stored.values() for key in frame["key"]], "in stored order"
     assert catalog.height == catalog.planned == sum(frame.height for frame in stored.values())
-    assert rows["crc"].to_list() == [zlib.crc32(key.encode()) for key in rows["key"]]
     for name, folder in two_folders.items():
         kinds = dict(endings(read_run(folder)).select("key", "kind").iter_rows())
         own = rows.filter(run=name)
@@ -56,24 +50,24 @@ def test_run_names_are_short_unless_two_end_alike(tmp_path):
 def test_a_run_is_read_again_only_when_it_has_changed(demo_data, tmp_path):
     wanted = sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"])
     folder = play_sweep(tmp_path / "run", wanted, only=3)
-    index = RunIndex(folder)
-    assert (index.rows.height, index.planned, index.version) == (0, 0, 0)
+    page = ViewPage({"run": folder})
+    assert (page.catalog.height, page.catalog.version) == (0, 0)
     for _ in range(2):
-        index.refresh()
-    assert (index.rows.height, index.planned, index.version) == (3, 10, 1)
+        page.refresh()
+    assert (page.catalog.height, page.catalog.planned, page.catalog.version) == (3, 10, 1)
     store = EpisodeStore(folder)
-    store.discard([index.rows["key"][0]])
+    store.discard([page.catalog.rows["key"][0]])
     store.close()
-    index.refresh()
-    assert (index.rows.height, index.version) == (2, 2)
+    page.refresh()
+    assert (page.catalog.height, page.catalog.version) == (2, 2)
     plan = (folder / "plan.json").read_bytes()
     (folder / "plan.json").write_bytes(b"torn")
-    index.refresh()
-    assert (index.rows.height, index.version) == (2, 2), "a folder that cannot be read keeps what was read"
+    page.refresh()
+    assert page.catalog.height == 2, "a folder that cannot be read keeps what was read"
     (folder / "plan.json").write_bytes(plan)
     play_sweep(folder, wanted)
-    index.refresh()
-    assert index.rows.height == 10
+    page.refresh()
+    assert page.catalog.height == 10
 
 
 def test_open_ended_answers_are_right_by_the_newest_verdict(demo_data, tmp_path):
