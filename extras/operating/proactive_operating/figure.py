@@ -6,8 +6,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from envs import in_paper_order
-from orchestrator.report.figures import GRAY, INK, series_look, short_label
-from orchestrator.report.figures.plots import LEGEND_ENTRIES, LEGEND_LINE, TALLEST, FigureContext, Handle, new_figure
+from orchestrator.report.figures.plots import (
+    GRAY,
+    INK,
+    LEGEND_ENTRIES,
+    LEGEND_LINE,
+    TALLEST,
+    gray_models,
+    new_figure,
+    series_look,
+    short_label,
+)
+from orchestrator.report.run_data import RunData
 
 Series = tuple[str, str]
 """Model and condition."""
@@ -15,10 +25,10 @@ MOST_CURVES = 8
 """Most curves that a reader can tell apart in a panel."""
 
 
-def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, context: FigureContext) -> Figure | None:
+def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, run_data: RunData) -> Figure | None:
     """Draw each model's curve per scenario, with its own point, the greedy point and uniform chance; None without curves."""
     series = curves.select("model", "condition").unique(maintain_order=True).iter_rows()
-    names = [name for name in series if name[0] not in context.gray][:MOST_CURVES]
+    names = [name for name in series if name[0] not in gray_models(run_data)][:MOST_CURVES]
     if not names:
         return None
     looks = {name: series_look(number) for number, name in enumerate(names)}
@@ -48,9 +58,9 @@ def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, context: Figure
     return figure
 
 
-def value_figure(values: pl.DataFrame, context: FigureContext) -> Figure | None:
+def value_figure(values: pl.DataFrame, run_data: RunData) -> Figure | None:
     """Draw what each model's play is worth over the price of a question: its own point, and the best will to ask."""
-    means = values.filter(pl.col("scenario").is_null(), ~pl.col("model").is_in(list(context.gray)))
+    means = values.filter(pl.col("scenario").is_null(), ~pl.col("model").is_in(list(gray_models(run_data))))
     series = means.select("model", "condition").unique(maintain_order=True).rows()[:MOST_CURVES]
     if not series:
         return None
@@ -82,7 +92,7 @@ def _draw_curve(panel: Axes, curve: pl.DataFrame, points: pl.DataFrame, look: tu
             panel.plot(*at, marker, color=color, markersize=4, fillstyle="none", zorder=4)
 
 
-def _curve_handles(looks: dict[Series, tuple[str, str]], marked: bool = True) -> list[Handle]:
+def _curve_handles(looks: dict[Series, tuple[str, str]], marked: bool = True) -> list[Line2D]:
     several = len({condition for _, condition in looks}) > 1
     return [
         Line2D([], [], color=color, marker=marker if marked else "", linewidth=1.1, markersize=4,

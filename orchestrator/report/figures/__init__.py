@@ -1,45 +1,77 @@
-"""Sizes, colors and markers of figures; nothing here imports matplotlib."""
+"""Draws figures for the page, for files and for MLflow; matplotlib, which takes a second to import, is loaded on demand."""
 
-from typing import Any
+from __future__ import annotations
 
-from orchestrator.report.tables.table import one_line
+from base64 import b64encode
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.all_tables import offered_tables
+from orchestrator.storage import safe_write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CAPTIONS = {
+    "answer": "How episodes begin: zero-shot, and with hints.",
+    "conditions": "Change of each condition against zero-shot on the same samples, with paired intervals.",
+    "reference": "Accuracy where the model must ask for what it needs, against accuracy on the clear image.",
+    "actions": "What the answers were: zero-shot, with hints, and with suggestions that cannot help.",
+}
+"""Name of each figure -> its caption."""
+SHOWN = ("answer", "conditions")
+"""Figures of the page; `report --figures` writes all."""
+FORMATS = ("pdf", "svg")
 FEWEST = 3
 """Fewest models of a figure: with fewer, a table says more in less space."""
-SIZES = ("font.size", *(f"{part}.labelsize" for part in ("axes", "xtick", "ytick", "figure")), "legend.fontsize")
-STYLE: dict[str, Any] = {
-    **dict.fromkeys((*SIZES, "axes.titlesize"), 7.0), **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
-    **dict.fromkeys(("figure.facecolor", "savefig.facecolor"), "white"),
-    "font.family": "DejaVu Sans", "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.edgecolor": "#555555",
-    "axes.linewidth": 0.6, "axes.axisbelow": True, "axes.grid": True, "axes.grid.axis": "x", "grid.color": "#dddddd",
-    "grid.linewidth": 0.5, "xtick.major.size": 2, "ytick.major.size": 0, "hatch.linewidth": 0.6, "legend.frameon": False,
-    "legend.handlelength": 1.4, "svg.hashsalt": "proactive-sweep", "svg.fonttype": "path", "pdf.fonttype": 42,
-    "text.parse_math": False,
-}  # fmt: skip
-"""Dollar signs in names start no formulas; PDF holds text with its TrueType font, as publishers require."""
-METADATA = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer"), "png": ("Software",)}
-"""File format -> metadata that is left out, so that equal figures give equal bytes."""
-INK, GRAY, LONGEST_NAME = "#222222", "#8a8a8a", 26
-WRONG, ABSTAINED, UNREAD = ("#e8893a", "\\\\\\\\"), ("#f7dc6f", "||||"), ("#bdbdbd", "xxxx")
-ACTIONS = {
-    "share_suggestion": ("suggestion", "#14406b", ""), "share_right": ("right category", "#0f7f58", "////"),
-    "share_wrong": ("wrong category", *WRONG), "share_abstention": ("abstention", *ABSTAINED),
-    "share_unparsable": ("unparsable", *UNREAD),
-}  # fmt: skip
-BEGINNINGS = {
-    "asks": ("asks", "#14406b", ""), "guessed_at_once": ("guesses at once", *WRONG),
-    "gave_up_at_once": ("gives up at once", *ABSTAINED), "unreadable_at_once": ("unreadable", *UNREAD),
-}  # fmt: skip
-"""Share -> label, color (distinct in grayscale or by hatch), hatch."""
-SERIES, MARKERS = ("#14406b", "#e8893a", "#0f7f58", "#b04a8f", "#8a6d00", "#5aa9e6"), "os^DvPX*<>"
 
 
-def series_look(number: int) -> tuple[str, str]:
-    """Return color and marker of the ``number``-th series; the first thirty pairs are distinct."""
-    return SERIES[number % len(SERIES)], MARKERS[number % len(MARKERS)]
+class FigureImage(NamedTuple):
+    """A figure as it is in ``report.html``."""
+
+    uri: str
+    width: int
+    """In CSS pixels, like ``height``."""
+    height: int
 
 
-def short_label(name: str) -> str:
-    """Return a name as a label: on one line, cut if it is too long."""
-    line = one_line(name)
-    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
+def draw_figures(run_data: RunData, names: Collection[str] = tuple(CAPTIONS)) -> dict[str, Figure]:
+    """Return the figures of these names and of installed packages, without those that have too few models."""
+    offered = {table.name: table.figure for table in offered_tables(run_data) if table.figure}
+    if not offered and run_data.rows["model"].n_unique() < FEWEST:
+        return {}
+    from orchestrator.report.figures import plots
+
+    functions = {name: draw for name, draw in plots.FIGURES.items() if name in names} | offered
+    with plots.house_style():
+        drawn = {name: figure for name, draw in functions.items() if (figure := draw(run_data))}
+        for figure in drawn.values():
+            plots.lay_out(figure)
+    return drawn
+
+
+def figure_images(run_data: RunData, names: Collection[str] = SHOWN) -> dict[str, FigureImage]:
+    """Return the images of these figures for the page."""
+    return {name: _image(figure) for name, figure in draw_figures(run_data, names).items()}
+
+
+def _image(figure: Figure) -> FigureImage:
+    from orchestrator.report.figures.plots import render
+
+    width, height = (round(96 * inches) for inches in figure.get_size_inches())
+    return FigureImage(f"data:image/svg+xml;base64,{b64encode(render(figure, 'svg')).decode()}", width, height)
+
+
+def write_figures(run_data: RunData) -> list[Path]:
+    """Write every figure as ``figures/NAME.pdf`` and ``.svg``, as wide as a page (6.75 in), and return the sorted paths."""
+    drawn = draw_figures(run_data)
+    from orchestrator.report.figures.plots import render
+
+    folder = run_data.folder / "figures"
+    folder.mkdir(exist_ok=True)
+    files = {folder / f"{name}.{form}": render(figure, form) for name, figure in drawn.items() for form in FORMATS}
+    for path, content in files.items():
+        safe_write.write(path, content)
+    return sorted(files)

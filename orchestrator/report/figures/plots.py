@@ -6,41 +6,55 @@ Every point has its 95% interval, and every number is in the tables. Equal figur
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import matplotlib
+import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
-from envs import in_paper_order
 from envs.types import Mode
-from orchestrator.report import figures as looks
-from orchestrator.report.figures import FEWEST, INK, series_look, short_label
+from orchestrator.report.figures import FEWEST
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.parts import average_heading, order_models
+from orchestrator.report.tables.parts import order_models
+from orchestrator.report.tables.table import one_line
 from sweeps.protocol import ZERO_SHOT
 
-Handle = Line2D | Patch
 PAGE, TALLEST = 6.75, 9.0
 """Width and largest height of a figure in inches, those of a page in two-column papers."""
 HEAD, LEGEND_LINE, LEGEND_ENTRIES = 0.6, 0.17, 4
-"""Inches that a row of panels needs beside its models, and a legend's line; entries of that line."""
+"""Inches that panels need beside their rows, and a legend's line; entries of that line."""
+INK, GRAY, LONGEST_NAME = "#222222", "#8a8a8a", 26
+SIZES = ("font.size", *(f"{part}.labelsize" for part in ("axes", "xtick", "ytick", "figure")), "legend.fontsize")
+STYLE: dict[str, Any] = {
+    **dict.fromkeys((*SIZES, "axes.titlesize"), 7.0), **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.axisbelow": True, "axes.grid": True,
+    "axes.grid.axis": "x", "grid.color": "#dddddd", "grid.linewidth": 0.5, "ytick.major.size": 0, "hatch.linewidth": 0.6,
+    "legend.frameon": False, "svg.hashsalt": "proactive-sweep", "pdf.fonttype": 42, "text.parse_math": False,
+}  # fmt: skip
+"""Dollar signs in names start no formulas; PDF holds text with its TrueType font, as publishers require."""
+METADATA = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
+"""File format -> metadata that is left out, so that equal figures give equal bytes."""
 Columns = tuple[str, str, str]
 """Columns of a value and the ends of its interval."""
-CHANGES: dict[str, Columns] = {
-    "accuracy, points": ("difference", "difference_low", "difference_high"),
-    "suggestions per episode": ("ps_difference", "ps_low", "ps_high"),
-}
-"""Title -> columns of averages."""
-ACCURACY = ("acc", "acc_low", "acc_high")
+Looks = Mapping[str, tuple[str, str, str]]
+"""Share -> label, color (distinct in grayscale or by hatch), hatch."""
+WRONG, ABSTAINED, UNREAD = ("#e8893a", "\\\\\\\\"), ("#f7dc6f", "||||"), ("#bdbdbd", "xxxx")
+ACTIONS: Looks = {
+    "share_suggestion": ("suggestion", "#14406b", ""), "share_right": ("right category", "#0f7f58", "////"),
+    "share_wrong": ("wrong category", *WRONG), "share_abstention": ("abstention", *ABSTAINED),
+    "share_unparsable": ("unparsable", *UNREAD),
+}  # fmt: skip
+BEGINNINGS: Looks = {
+    "asks": ("asks", "#14406b", ""), "guessed_at_once": ("guesses at once", *WRONG),
+    "gave_up_at_once": ("gives up at once", *ABSTAINED), "unreadable_at_once": ("unreadable", *UNREAD),
+}  # fmt: skip
+SERIES, MARKERS = ("#14406b", "#e8893a", "#0f7f58", "#b04a8f", "#8a6d00", "#5aa9e6"), "os^DvPX*<>"
 
 
 @contextmanager
@@ -48,7 +62,7 @@ def house_style() -> Iterator[None]:
     """Draw and save figures in the house style inside the block; settings outside stay unchanged."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(looks.STYLE)  # type: ignore[arg-type]
+        matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]
         yield
 
 
@@ -66,168 +80,152 @@ def lay_out(figure: Figure) -> None:
 
 
 def render(figure: Figure, form: str) -> bytes:
-    """Return the figure as ``pdf`` (its fonts embedded), ``svg`` or ``png``, without a date."""
+    """Return the figure as ``pdf`` (its fonts embedded) or ``svg``, without a date."""
     buffer = io.BytesIO()
     with house_style():
-        figure.savefig(buffer, format=form, metadata=dict.fromkeys(looks.METADATA[form]), dpi=200)
+        figure.savefig(buffer, format=form, metadata=dict.fromkeys(METADATA[form]))
     return buffer.getvalue()
 
 
-@dataclass(frozen=True, slots=True)
-class FigureContext:
-    """A run as its figures show it."""
+def series_look(number: int) -> tuple[str, str]:
+    """Return color and marker of the ``number``-th series; the first thirty pairs are distinct."""
+    return SERIES[number % len(SERIES)], MARKERS[number % len(MARKERS)]
 
-    run_data: RunData
 
-    @property
-    def gray(self) -> frozenset[str]:
-        """Return the baselines if models were planned too; a run of baselines alone is in color."""
-        baselines = self.run_data.baselines
-        return frozenset() if set(self.run_data.rows["model"]) <= baselines else baselines
+def short_label(name: str) -> str:
+    """Return a name as a label: on one line, cut if it is too long."""
+    line = one_line(name)
+    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
 
-    def averages(self, conditions: Sequence[str]) -> pl.DataFrame:
-        """Return the scored averages over scenarios under these conditions."""
-        scored = estimate(self.run_data).averages.drop_nulls("acc")
-        return scored.filter(pl.col("condition").is_in(conditions), protocol="mcqa")
 
-    def look(self, model: str, color: str) -> dict[str, Any]:
-        """Return the color of a model's point."""
-        return {"color": looks.GRAY if model in self.gray else color}
-
-    def label(self, model: str) -> str:
-        """Return the model's name, with its progress if it is unfinished."""
-        cells = self.run_data.rows.filter(protocol="mcqa", model=model)
-        planned, finished = int(cells["planned"].sum()), int(cells["finished"].sum())
-        return short_label(model) + (f" ({int(100 * finished / planned)}%)" if finished < planned else "")
+def gray_models(run_data: RunData) -> frozenset[str]:
+    """Return the baselines if models were planned too; a run of baselines alone is in color."""
+    return frozenset() if set(run_data.rows["model"]) <= run_data.baselines else run_data.baselines
 
 
 def _rows_figure(
-    context: FigureContext, models: Iterable[str], line: float, down: int, handles: Sequence[Handle]
-) -> tuple[Figure, list[str]]:
-    """Return a figure with a legend and ``down`` rows of panels, and the models from the bottom up, ``line`` inches each."""
-    names = order_models(models, context.run_data.baselines)[::-1]
-    notes: list[Handle] = [Patch(facecolor=looks.GRAY, label="gray: baselines")] if context.gray & set(names) else []
-    handles = [*handles, *notes]
-    fixed = down * HEAD + LEGEND_LINE * -(-len(handles) // LEGEND_ENTRIES)
-    figure = new_figure(min(TALLEST, fixed + down * line * len(names)))
-    figure.legend(handles=handles, loc="outside upper left", ncols=LEGEND_ENTRIES)
-    return figure, names
+    run_data: RunData, models: Iterable[str], line: float, titles: Sequence[str]
+) -> tuple[Figure, list[Axes], list[str]]:
+    """Return a figure with a panel per title, and the models from the bottom up, ``line`` inches each, baselines gray."""
+    names, gray = order_models(models, run_data.baselines)[::-1], gray_models(run_data)
+    figure = new_figure(min(TALLEST, HEAD + 2 * LEGEND_LINE + line * len(names)))
+    panels = figure.subplots(1, len(titles), sharey=True, squeeze=False)[0]
+    panels[0].set_yticks(range(len(names)), [_progress_label(run_data, name) for name in names])
+    panels[0].set_ylim(-0.6, len(names) - 0.4)
+    for label, name in zip(panels[0].get_yticklabels(), names, strict=True):
+        label.set_color(GRAY if name in gray else INK)
+    for panel, title in zip(panels, titles, strict=True):
+        panel.set_title(title)
+    return figure, list(panels), names
 
 
-def _label_rows(context: FigureContext, panel: Axes, names: Sequence[str], title: str) -> None:
-    """Label the rows with the models' names, baselines in gray under a rule."""
-    panel.set_yticks(range(len(names)), [context.label(name) for name in names])
-    panel.set_ylim(-0.6, len(names) - 0.4)
-    panel.set_title(title)
-    gray = [name in context.gray for name in names]
-    for label, is_gray in zip(panel.get_yticklabels(), gray, strict=False):  # only the first panel has labels
-        label.set_color("#666666" if is_gray else INK)
-    if any(gray):
-        panel.axhline(sum(gray) - 0.5, color="#aaaaaa", linewidth=0.6, zorder=0)
+def _progress_label(run_data: RunData, model: str) -> str:
+    """Return the model's name, with its progress if it is unfinished."""
+    cells = run_data.rows.filter(protocol="mcqa", model=model)
+    planned, finished = int(cells["planned"].sum()), int(cells["finished"].sum())
+    return short_label(model) + (f" ({int(100 * finished / planned)}%)" if finished < planned else "")
 
 
-def _legend_dot(look: tuple[str, str], label: str) -> Line2D:
-    return Line2D([], [], color=look[0], marker=look[1], linewidth=0.9, label=label, markersize=3.6)
+def _add_legend(figure: Figure) -> None:
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=LEGEND_ENTRIES)
 
 
-def shares_figure(
-    context: FigureContext, conditions: Sequence[str], styles: Mapping[str, tuple[str, str, str]], label: str
-) -> Figure | None:
+def _averages(run_data: RunData, conditions: Sequence[str]) -> pl.DataFrame:
+    scored = estimate(run_data).averages.drop_nulls("acc")
+    return scored.filter(pl.col("condition").is_in(conditions), protocol="mcqa")
+
+
+def _draw_intervals(panel: Axes, rows: pl.DataFrame, columns: Columns, levels: Sequence[float], **look: Any) -> None:
+    """Draw a line or a point per row with its interval; a value without one has a point alone."""
+    value, low, high = (rows[name].to_numpy() for name in columns)
+    ends = np.nan_to_num(np.abs([value - low, high - value]))
+    panel.errorbar(value, levels, xerr=ends, linestyle="", **look)
+
+
+def shares_figure(run_data: RunData, conditions: Sequence[str], looks: Looks, label: str) -> Figure | None:
     """Draw stacked shares, a panel per condition; the line on a bar is the interval of the first share."""
-    rows = context.averages(conditions).drop_nulls(first := next(iter(styles)))
+    rows = _averages(run_data, conditions).drop_nulls(first := next(iter(looks)))
     if rows["model"].n_unique() < FEWEST:
         return None
     rows = rows.with_columns(share_wrong=pl.col("share_category") - pl.col("share_right"))
-    entries = [
-        Patch(facecolor=color, hatch=hatch, edgecolor="white", linewidth=0.3, label=name)
-        for name, color, hatch in styles.values()
-    ]
-    figure, names = _rows_figure(context, rows["model"], 0.15, 1, entries)
     present = [name for name in conditions if name in set(rows["condition"])]
-    panels = figure.subplots(1, len(present), sharey=True, squeeze=False).ravel()
+    figure, panels, names = _rows_figure(run_data, rows["model"], 0.15, present)
     for panel, condition in zip(panels, present, strict=True):
-        for row in rows.filter(condition=condition).iter_rows(named=True):
-            level, left = names.index(row["model"]), 0.0
-            for share, (_, color, hatch) in styles.items():
-                edge = {"edgecolor": (1, 1, 1, 0.85), "linewidth": 0.3}
-                panel.barh(level, row[share], 0.74, left, color=color, hatch=hatch, **edge)
-                left += row[share]
-            if row[f"{first}_low"] is not None:
-                for color, width in (("white", 2.2), (INK, 1.0)):
-                    ends = [row[f"{first}_low"], row[f"{first}_high"]]
-                    panel.plot(ends, [level] * 2, color=color, linewidth=width, zorder=6, solid_capstyle="butt")
-        _label_rows(context, panel, names, condition)
+        part = rows.filter(condition=condition)
+        levels, left = [names.index(model) for model in part["model"]], np.zeros(part.height)
+        for share, (name, color, hatch) in looks.items():
+            edge = {"edgecolor": "white", "linewidth": 0.3}
+            panel.barh(levels, part[share], 0.74, left, color=color, hatch=hatch, label=name, **edge)
+            left = left + part[share].to_numpy()
+        for color, width in (("white", 2.2), (INK, 1.0)):
+            _draw_intervals(
+                panel, part, (first, f"{first}_low", f"{first}_high"), levels, color=color, elinewidth=width
+            )
         panel.set(xlim=(0, 100), xticks=[0, 50, 100])
+    _add_legend(figure)
     figure.supxlabel(f"{label}, averaged over scenarios\n(line: 95% interval of the first share)")
     return figure
 
 
 def dots_figure(
-    context: FigureContext, panels: Mapping[str, tuple[pl.DataFrame, Columns]], styles: Mapping[str, tuple[str, str]]
+    run_data: RunData, rows: pl.DataFrame, conditions: Sequence[str], panels: Mapping[str, Columns]
 ) -> Figure:
-    """Draw a point with its interval per model and condition (of ``styles``), in a panel per title: rows, columns."""
-    models = pl.concat([rows["model"] for rows, _ in panels.values()])
-    entries = [_legend_dot(look, name) for name, look in styles.items()]
-    across, order = min(4, len(panels)), list(styles)
-    down = -(-len(panels) // across)
-    figure, names = _rows_figure(context, models, 0.06 + 0.075 * len(styles), down, entries)
-    axes = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
-    for panel, (title, (rows, columns)) in zip(axes, panels.items(), strict=False):
-        for row in rows.drop_nulls(columns[0]).iter_rows(named=True):
-            shift = 0.72 * (0.5 - (order.index(row["condition"]) + 0.5) / len(styles))
-            color, marker = styles[row["condition"]]
-            level, style = names.index(row["model"]) + shift, context.look(row["model"], color)
-            value, *ends = (row[column] for column in columns)
-            if ends[0] is not None:
-                panel.plot(ends, [level] * 2, linewidth=0.9, zorder=2, **style)
-            panel.plot(value, level, marker, markersize=3.3, zorder=4, **style)
-        _label_rows(context, panel, names, title)
-    for panel in axes[len(panels) :]:
-        panel.set_visible(False)
+    """Draw a point with its interval per model and condition of ``rows``, in a panel per title."""
+    figure, axes, names = _rows_figure(run_data, rows["model"], 0.06 + 0.075 * len(conditions), list(panels))
+    for panel, columns in zip(axes, panels.values(), strict=True):
+        for number, condition in enumerate(conditions):
+            part = rows.filter(condition=condition).drop_nulls(columns[0])
+            shift, (color, marker) = 0.36 - 0.72 * (number + 0.5) / len(conditions), series_look(number)
+            levels = [names.index(model) + shift for model in part["model"]]
+            _draw_intervals(
+                panel,
+                part,
+                columns,
+                levels,
+                color=color,
+                marker=marker,
+                markersize=3.3,
+                elinewidth=0.9,
+                label=condition,
+            )
+    _add_legend(figure)
     return figure
 
 
-def changes_figure(context: FigureContext) -> Figure | None:
+def changes_figure(run_data: RunData) -> Figure | None:
     """Draw the change of accuracy and suggestions against zero-shot, averaged over each condition's scenarios."""
-    played = [name for name, c in context.run_data.conditions.items() if c.mode is not Mode.REFERENCE]
-    averages = comparisons(context.run_data).condition_averages
+    played = [name for name, c in run_data.conditions.items() if c.mode is not Mode.REFERENCE]
+    averages = comparisons(run_data).condition_averages
     rows = averages.filter(pl.col("condition").is_in(played), protocol="mcqa")
     if rows["model"].n_unique() < FEWEST:
         return None
     conditions = [name for name in played if name in set(rows["condition"])]
-    styles = {name: series_look(number) for number, name in enumerate(conditions)}
-    figure = dots_figure(context, {title: (rows, columns) for title, columns in CHANGES.items()}, styles)
+    panels = {
+        "accuracy, points": ("difference", "difference_low", "difference_high"),
+        "suggestions per episode": ("ps_difference", "ps_low", "ps_high"),
+    }
+    figure = dots_figure(run_data, rows, conditions, panels)
     for panel in figure.axes:
         panel.axvline(0, color=INK, linewidth=0.7, zorder=1)
     figure.supxlabel("change against zero-shot, with paired 95% intervals")
     return figure
 
 
-def reference_figure(context: FigureContext) -> Figure | None:
-    """Draw accuracy under zero-shot and on the clear image: a panel per scenario and for the average."""
-    styles = {name: series_look(number) for number, name in enumerate((ZERO_SHOT, "reference"))}
-    averages = context.averages(list(styles))
-    if averages["condition"].n_unique() < 2 or averages["model"].n_unique() < FEWEST:
+def reference_figure(run_data: RunData) -> Figure | None:
+    """Draw accuracy under zero-shot and on the clear image, averaged over scenarios."""
+    rows = _averages(run_data, (ZERO_SHOT, "reference"))
+    if rows["condition"].n_unique() < 2 or rows["model"].n_unique() < FEWEST:
         return None
-    cells = estimate(context.run_data).cells.filter(pl.col("condition").is_in(list(styles)), protocol="mcqa")
-    scenarios = in_paper_order(cells["scenario"])
-    panels = {name: (cells.filter(scenario=name), ACCURACY) for name in scenarios}
-    if averages["model"].n_unique() > 24:
-        panels = {}  # the labels of so many models would overlap
-    figure = dots_figure(context, {**panels, average_heading(scenarios): (averages, ACCURACY)}, styles)
-    for panel in figure.axes:
-        panel.set(xlim=(-4, 104), xticks=[0, 50, 100])
-    figure.supxlabel("accuracy, %, with 95% intervals")
-    return figure
+    panels = {"accuracy, %, averaged over scenarios, with 95% intervals": ("acc", "acc_low", "acc_high")}
+    return dots_figure(run_data, rows, (ZERO_SHOT, "reference"), panels)
 
 
 BEGIN, ANSWER = "share of episodes by their first reply, %", "share of answers, %"
-FIGURES: dict[str, Callable[[FigureContext], Figure | None]] = {
-    "answer": partial(shares_figure, conditions=(ZERO_SHOT, "hint"), styles=looks.BEGINNINGS, label=BEGIN),
+FIGURES: dict[str, Callable[[RunData], Figure | None]] = {
+    "answer": partial(shares_figure, conditions=(ZERO_SHOT, "hint"), looks=BEGINNINGS, label=BEGIN),
     "conditions": changes_figure,
     "reference": reference_figure,
-    "actions": partial(
-        shares_figure, conditions=(ZERO_SHOT, "hint", "random-proactive"), styles=looks.ACTIONS, label=ANSWER
-    ),
+    "actions": partial(shares_figure, conditions=(ZERO_SHOT, "hint", "random-proactive"), looks=ACTIONS, label=ANSWER),
 }
 """Name -> function that draws the figure; it returns None if the run has nothing to draw."""

@@ -70,7 +70,7 @@ class Table:
     fold_baselines: bool = False
     """The page folds the rows of baselines, and the terminal only counts them."""
     figure: Callable[[Any], Any] | None = field(default=None, compare=False)
-    """Draws the figure of the same name from a ``FigureContext``; a table of a package may have one."""
+    """Draws the figure of the same name from ``RunData``; a table of a package may have one."""
     is_open: bool = False
     """The page shows the table at once; others open on a click."""
 
