@@ -1,24 +1,20 @@
-"""``compare``: one run with the published figures, or several with the first; ``--power``: the smallest one that is found."""
+"""``compare``: one run with the published figures, or several with the first one."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
-
-import typer
+from typing import NamedTuple
 
 from actors.text.printable import printable
-from envs.errors import UserError
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import print_json, reads_folders
 from orchestrator.monitoring.console import show
-from orchestrator.report.comparisons import power as powers
 from orchestrator.report.comparisons import run_comparison
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import AUTOMATIC
 from orchestrator.report.tables import paper_comparison
 from orchestrator.report.tables.formats import rich_table
-from orchestrator.report.tables.model_input import add_notes, input_notes, joint_input_notes
+from orchestrator.report.tables.model_input import add_notes, input_notes
 
 
 class ReadOptions(NamedTuple):
@@ -42,19 +38,11 @@ def compare(
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
     cluster: Cluster = "",
-    power: Annotated[
-        bool,
-        typer.Option("--power", help="Show the smallest average difference that is found."),
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
     options = ReadOptions.parse(data, judge, strict_paper, cluster)
-    if power and len(folders) < 2:
-        raise UserError("compare --power tells what a comparison of runs finds: name two run folders or more")
-    if power:
-        _show_power(folders, options, as_json)
-    elif len(folders) > 1:
+    if len(folders) > 1:
         compare_folders(folders, options, as_json)
     else:
         _compare_with_paper(folders[0], options, as_json)
@@ -82,19 +70,6 @@ def compare_folders(folders: Sequence[Path], options: ReadOptions, as_json: bool
         print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": notes})
     else:
         show_differences(differences)
-
-
-def _show_power(folders: Sequence[Path], options: ReadOptions, as_json: bool) -> None:
-    """Print the smallest difference that a comparison of these runs finds in 80% of cases."""
-    runs = read_runs(folders, *options)
-    smallest = powers.paired_power(run_comparison.compare_runs(runs))
-    if as_json:
-        print_json(smallest.to_dicts())
-        return
-    names = run_comparison.distinct_names([run.folder for run in runs])
-    notes_on_input = joint_input_notes(dict(zip(names, runs, strict=True)))
-    table = powers.power_table(smallest)
-    show(rich_table(add_notes(table, notes_on_input)), min_width=WIDTH)
 
 
 def show_differences(differences: run_comparison.RunComparison) -> None:

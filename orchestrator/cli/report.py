@@ -17,9 +17,9 @@ from orchestrator.cli.printing import (
     reads_folders,
 )
 from orchestrator.monitoring.console import show
-from orchestrator.report.comparisons.leaderboard import build_leaderboard
-from orchestrator.report.comparisons.run_comparison import NothingInCommon, compare_runs
-from orchestrator.report.html import write_leaderboard, write_page
+from orchestrator.report.comparisons.joined_run import join_runs
+from orchestrator.report.comparisons.run_comparison import NothingInCommon, compare_runs, comparison_tables
+from orchestrator.report.html import write_page, write_runs_page
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
@@ -31,7 +31,7 @@ from orchestrator.storage.disk import disk_errors
 
 PageFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="The page on several runs (default runs.html or leaderboard.html), or the ids."),
+    typer.Option(metavar="FILE", help="The page on several runs (default runs.html), or the ids."),
 ]
 Filter = Annotated[
     int | None,
@@ -55,9 +55,6 @@ def report(
     strict_paper: StrictPaper = False,
     cluster: Cluster = "",
     output: PageFile = None,
-    leaderboard: Annotated[
-        bool, typer.Option("--leaderboard", help="Write one page that ranks all models and people of the folders.")
-    ] = False,
     filter_: Filter = None,
     as_json: AsJson = False,
 ) -> None:
@@ -71,8 +68,6 @@ def report(
         from orchestrator.cli.paper_filter import show_filter
 
         show_filter(folders[0], filter_, output, as_json)
-    elif leaderboard:
-        _rank_models(folders, options, output or Path("leaderboard.html"), as_json)
     elif len(folders) > 1 and as_json:
         compare_folders(folders, options, as_json)
     elif len(folders) > 1:
@@ -110,28 +105,17 @@ def _write_run(run_data: RunData, figures: bool) -> None:
     print(f"{len(drawn)} files in {folder}/figures" if figures else "report --figures draws every figure")
 
 
-def _rank_models(folders: Sequence[Path], options: ReadOptions, output: Path, as_json: bool) -> None:
-    """Rank the models and people of run folders on one offline page, with links to their report pages."""
-    ranking = build_leaderboard(read_runs(folders, *options))
-    if as_json:
-        notes = [*ranking.notes, *ranking.input_notes]
-        print_json({"rows": ranking.rows.to_dicts(), "cells": ranking.cells.to_dicts(), "notes": notes})
-        return
-    with disk_errors(output):
-        page = write_leaderboard(ranking, output)
-    print_lines([*ranking.notes, f"open {page} in a browser"])
-
-
 def _report_runs(folders: Sequence[Path], options: ReadOptions, output: Path | None) -> None:
     """Print the differences from the first run, and write one page on all of them unless ``output`` is None."""
     runs = read_runs(folders, *options)
-    ranking, differences = build_leaderboard(runs), None
+    joined, tables = join_runs(runs)
     try:
         differences = compare_runs(runs)
         show_differences(differences)
+        tables += comparison_tables(differences)
     except NothingInCommon as reason:
         print_lines([reason])
     if output is not None:
         with disk_errors(output):
-            page = write_leaderboard(ranking, output, "Runs side by side", differences)
+            page = write_runs_page(output, tables, joined.notes)
         print_lines([f"open {page} in a browser"])

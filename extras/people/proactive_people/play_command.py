@@ -51,7 +51,7 @@ def play(
         outcome = attempt.run(play=lambda episodes: sit(episodes, port))
     if not outcome.interrupted:
         show(*map(rich_table, result_tables(outcome.rows)), min_width=WIDTH)
-        print(f"Compare with models: proactive-sweep report --leaderboard {sweep.output} OTHER_RUN")
+        print(f"Compare with models: proactive-sweep report {sweep.output} OTHER_RUN")
     raise typer.Exit(location.exit_code(outcome.exit_code))
 
 

@@ -4,11 +4,12 @@ Differences are a run minus the first one, over pairs of episodes. Stars are cor
 accuracy, and everything else.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
+from scipy.stats import norm  # type: ignore[import-untyped]
 
 from actors.text.printable import list_first
 from envs.errors import RunFolderError
@@ -17,14 +18,16 @@ from orchestrator.inspection.certificate import compare_certificates, read_certi
 from orchestrator.report.measures.clustering import clustering, describe_clusters, outcomes
 from orchestrator.report.measures.paired import CELL, compare, correct_together, tally_pairs
 from orchestrator.report.run_data import RunData
+from orchestrator.report.statistics.exact_tests import ALPHA
+from orchestrator.report.statistics.proportion import Z
 from orchestrator.report.tables.evidence import change_table
 from orchestrator.report.tables.model_input import joint_input_notes
 from orchestrator.report.tables.table import Table
 from orchestrator.storage import run_folder
 from sweeps.sections import MARGIN
 
-NAMES = ["run", "model", "condition", "protocol"]
 SAMPLE = [*CELL, "sample_id"]
+POWER = 0.8
 LEGEND = (
     "* p below 0.05 after Holm's correction: averages of accuracy as one family, scenarios and suggestions as another; = the "
     "difference is within the margin of [evidence], by default 2 points"
@@ -44,7 +47,8 @@ class RunComparison:
     """One row per run x model x scenario x condition x protocol (``measures.paired.compare``), with corrected p: ``acc`` is the
     run's, ``acc_other`` the first run's."""
     averages: pl.DataFrame
-    """One row per run x model x condition x protocol, with corrected p."""
+    """One row per run x model x condition x protocol, with corrected p, and ``least``: the smallest true difference of accuracy
+    (points) that gets a star in 80% of cases."""
     notes: tuple[str, ...]
     """Sentences on differences of configuration and on unpaired cells."""
     input_notes: tuple[str, ...] = ()
@@ -52,25 +56,27 @@ class RunComparison:
 
 
 def compare_runs(runs: Sequence[RunData]) -> RunComparison:
-    """Compare every further run with the first, paired by sample; raises NothingInCommon if there is no pair.
+    """Compare every further run with the first, paired by sample; raises RunFolderError if there is no pair.
 
-    Runs of one model each are compared whatever the two models are. An episode without a partner, with an error, or with another
-    picture under the same id is in no pair.
+    Runs of one model each are compared whatever the two models are. An episode without a partner or with an error is in no pair.
     """
-    names = distinct_names([run.folder for run in runs])
-    base, notes, pairs = runs[0], [], []
-    for run, name in zip(runs[1:], names[1:], strict=True):
-        paired, unpaired = _pair_episodes(run, base, name, names[0])
+    named = dict(zip(distinct_names([run.folder for run in runs]), runs, strict=True))
+    refuse_other_pictures(named)
+    (first, base), *others = named.items()
+    notes, pairs = describe_differences(named), []
+    for name, run in others:
+        paired, unpaired = _pair_episodes(run, base, name, first)
         pairs.append(paired.with_columns(pl.lit(name).alias("run")))
-        inputs = (read_certificates(base.folder), read_certificates(run.folder))
-        notes += [*configuration_differences(base, run, names[0], name), *unpaired]
-        notes += compare_certificates(*inputs, names[0], name)
+        notes += [
+            *unpaired,
+            *compare_certificates(read_certificates(base.folder), read_certificates(run.folder), first, name),
+        ]
         if clustering(run)["counts"].any():
             notes.append(f"intervals of {name}: {describe_clusters(run)}")
     paired_episodes = pl.concat(pairs)
     if paired_episodes.is_empty():
         raise NothingInCommon(
-            f"{', '.join(names)} have no model and condition on the same samples in common, so there is nothing to compare"
+            f"{', '.join(named)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
     evidence = base.sweep.evidence
     margin, group = evidence.margin if evidence else MARGIN, ["run", *CELL]
@@ -79,8 +85,14 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     baselines = frozenset().union(*(run.baselines for run in runs))
     tested = set(averages["model"]) - baselines or set(averages["model"])
     cells, averages = correct_together([cells, averages], tested)
-    uncertified = joint_input_notes(dict(zip(names, runs, strict=True)))
-    return RunComparison(names, cells, averages.drop("endpoint"), tuple(notes), tuple(uncertified))
+    averages = averages.drop("endpoint").with_columns(least=_least_difference(averages))
+    return RunComparison(tuple(named), cells, averages, tuple(notes), tuple(joint_input_notes(named)))
+
+
+def _least_difference(averages: pl.DataFrame) -> pl.Expr:
+    """Return the reach of a normal test with the standard error of the interval, at Holm's first step over all averages."""
+    reach = float(norm.isf(ALPHA / max(averages["p_holm"].count(), 1) / 2) + norm.isf(1 - POWER))
+    return reach * (pl.col("difference_high") - pl.col("difference_low")) / (2 * Z)
 
 
 def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
@@ -89,48 +101,55 @@ def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
     for number, ((run, protocol), averages) in enumerate(groups):
         table = change_table(averages, comparison.cells.filter(run=run, protocol=protocol))
         title = f"{run} less {comparison.names[0]} ({protocol}), same samples"
-        yield replace(table, name=f"difference-{number}", title=title, notes=comparison.input_notes, is_open=True)
+        notes = comparison.input_notes
+        if (found := averages["least"].drop_nulls()).len():
+            least = " to ".join(dict.fromkeys(f"{end:.1f}" for end in (found.min(), found.max())))  # type: ignore[str-format]
+            notes = (f"A true difference of {least} points of accuracy gets a star in {POWER:.0%} of cases.", *notes)
+        yield replace(table, name=f"difference-{number}", title=title, notes=notes, is_open=True)
 
 
 def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[pl.DataFrame, list[str]]:
-    """Return pairs of episodes on the same picture, and notes on episodes and cells without a pair."""
-    own, theirs = _with_pictures(run), _with_pictures(base)
+    """Return pairs of episodes on the same sample, and notes on cells without a pair."""
+    own, theirs = outcomes(run), outcomes(base)
     models = [[model.name for model in each.sweep.models] for each in (run, base)]
     if models[0] != models[1] and {1} == {len(names) for names in models}:
         pair = pl.lit(f"{models[0][0]} less {models[1][0]}").alias("model")
         own, theirs = own.with_columns(pair), theirs.with_columns(pair)
-    both = own.join(theirs.drop("cluster"), on=SAMPLE, suffix="_other")
-    same = both.filter((pl.col("image") == pl.col("image_other")).fill_null(True))
     notes = []
-    if mismatched := both.height - same.height:
-        notes.append(
-            f"{pluralize(mismatched, 'sample')} of {name} and {first} have different pictures under one id and are not paired"
-        )
-    cells = [set(rows.select(CELL).unique().rows()) for rows in (own, theirs)]
-    for only, run_name in ((cells[0] - cells[1], name), (cells[1] - cells[0], first)):
-        if only:
-            cell_names = ["/".join(cell[:3]) for cell in sorted(only)]
+    for rows, others, run_name in ((own, theirs, name), (theirs, own, first)):
+        if only := sorted(set(rows.select(CELL).rows()) - set(others.select(CELL).rows())):
+            cell_names = ["/".join(cell[:3]) for cell in only]
             notes.append(f"{pluralize(len(only), 'cell')} only in {run_name}: {list_first(cell_names)}")
-    return same.drop("image", "image_other"), notes
+    return own.join(theirs.drop("cluster"), on=SAMPLE, suffix="_other"), notes
 
 
-def _with_pictures(run: RunData) -> pl.DataFrame:
-    """Return ``outcomes`` with the first picture of each episode, null if there is none."""
-    return outcomes(run).join(first_pictures(run), on=SAMPLE, how="left")
+def refuse_other_pictures(runs: Mapping[str, RunData]) -> None:
+    """Raise RunFolderError if the first pictures of a sample differ between two runs."""
+    same = ["scenario", "condition", "sample_id"]
+    pictures = []
+    for name, run in runs.items():
+        first_turns = run.turns.filter(pl.col("turn") == 0).select("key", "image")
+        shown = run.episodes.lazy().join(first_turns, on="key").select(*same, "image", pl.lit(name).alias("run"))
+        pictures.append(shown.collect())
+    rows = pl.concat(pictures).unique([*same, "image"], keep="first", maintain_order=True)
+    for scenario, names in rows.group_by(same, maintain_order=True).agg("run").select("scenario", "run").iter_rows():
+        if len(names) > 1:
+            raise RunFolderError(
+                f"{names[0]} and {names[1]} have different pictures of {scenario} under the same id, so their data differ"
+                " and they cannot be compared"
+            )
 
 
-def first_pictures(run: RunData) -> pl.DataFrame:
-    """Return the first picture that each episode shows: ``SAMPLE`` and image."""
-    first_turns = run.turns.filter(pl.col("turn") == 0).select("key", "image")
-    return run.episodes.lazy().select("key", *SAMPLE).join(first_turns, on="key").drop("key").collect()
-
-
-def configuration_differences(base: RunData, run: RunData, first: str, name: str) -> list[str]:
-    """Return the differences between two sweeps in the settings that identify a run, one sentence each."""
-    before, after = run_folder.settings(base.sweep), run_folder.settings(run.sweep)
-    changed = run_folder.differences(before, after, between=f" in {first}, ")
-    lines = [f"{line.replace(' was ', ': ', 1)} in {name}" for line in changed]
-    return lines or [f"{first} and {name} are of the same configuration"]
+def describe_differences(runs: Mapping[str, RunData]) -> list[str]:
+    """Return the settings in which each further run differs from the first, one sentence each."""
+    (first, base), *others = runs.items()
+    lines = list[str]()
+    for name, run in others:
+        before, after = run_folder.settings(base.sweep), run_folder.settings(run.sweep)
+        changed = run_folder.differences(before, after, between=f" in {first}, ")
+        lines += [f"{line.replace(' was ', ': ', 1)} in {name}" for line in changed]
+        lines += [] if changed else [f"{first} and {name} are of the same configuration"]
+    return lines
 
 
 def distinct_names(folders: Sequence[Path]) -> tuple[str, ...]:

@@ -12,8 +12,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from envs.plural import pluralize
-from orchestrator.report.comparisons.leaderboard import Leaderboard, leaderboard_tables
-from orchestrator.report.comparisons.run_comparison import RunComparison, comparison_tables
 from orchestrator.report.figures import CAPTIONS, SHOWN, FigureImage, figure_images
 from orchestrator.report.html.summary import list_facts, list_problems
 from orchestrator.report.html.text import policy_hash, visible
@@ -60,13 +58,9 @@ def build_page(run_data: RunData, figures: Sequence[str] = SHOWN) -> ReportPage:
     )
 
 
-def write_leaderboard(
-    leaderboard: Leaderboard, target: Path, title: str = "Leaderboard", comparison: RunComparison | None = None
-) -> Path:
-    """Write one page on several runs, with the differences of a comparison if there is one, and return its path."""
-    differences = comparison_tables(comparison) if comparison else ()
-    tables = [*leaderboard_tables(leaderboard), *differences]
-    return _write(target, ReportPage(title, tables, [visible(note, 600) for note in leaderboard.notes]))
+def write_runs_page(target: Path, tables: Sequence[Table], notes: Sequence[str]) -> Path:
+    """Write one page on several runs and return its path."""
+    return _write(target, ReportPage("Runs side by side", tables, [visible(note, 600) for note in notes]))
 
 
 def _write(target: Path, page: ReportPage) -> Path:

@@ -47,7 +47,6 @@ COMMANDS = {
     "models try --prompt": ("ROD/0/hint", "--data", "{data}", "--judge", "rule-judge", "--json"),
     "data check": ("{data}", "--scenarios", "--unfiltered"),
     "models check": ("uniform", "{sweep}", "--gpu-type"),
-    "report --leaderboard": ("{run}", "--output", "page.html", "--data", "--judge"),
     "merge": ("{run}", "{run}", "--output", "merged", "--prefer"),
     "export": ("{run}", "--to", "csv", "--output", "exported"),
     "init": ("new.toml", "--from", "demo", "--model", "uniform"),
@@ -196,8 +195,8 @@ def test_unusable_file_is_one_sentence(paths, command, name):
 
 @pytest.mark.parametrize(
     "line",
-    ["report {run} {loop}", "compare {loop} {run}", "report --leaderboard {run} {loop}", "merge {run} {loop} --output merged",
-     "run {sweep} --output {loop}", "run {sweep} --output new --reuse {loop}"],
+    ["report {run} {loop}", "compare {loop} {run}", "merge {run} {loop} --output merged", "run {sweep} --output {loop}",
+     "run {sweep} --output new --reuse {loop}"],
 )  # fmt: skip
 def test_circular_folder_link_is_one_sentence(paths, line):
     outcome = CliRunner().invoke(app, fill_in(line.split(), paths))

@@ -171,7 +171,6 @@ def received(demo_data, tmp_path, stranger, monkeypatch):
         ("audit {}", "the data http://127.0.0.2"),
         ("report {}", ""),
         ("compare {}", ""),
-        ("compare {} --power", ""),
         ("status {}", ""),
         ("export {} --to csv", ""),
         ("export {} --to turns", ""),

@@ -16,7 +16,6 @@ from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.statistics.exact_tests import holm
-from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep, write_published_run
 
 MODELS = ["qwen2.5-vl-7b", "internvl3-8b"]
@@ -69,27 +68,26 @@ def test_run_compared_with_itself_has_no_differences(demo_data, tmp_path):
     assert open_run(run).compare(open_run(tmp_path / "b" / "run")).equals(comparison.cells)
 
 
-def test_differences_are_noted_and_other_pictures_are_not_paired(demo_data, tmp_path):
+def test_differences_are_noted_and_other_pictures_are_refused(demo_data, tmp_path):
     earlier = play_sweep(tmp_path / "one", sweep(demo_data, ["uniform", "guess"], ["zero-shot"], scenarios=["QD"]))
     later = play_sweep(tmp_path / "two", sweep(demo_data, ["uniform"], ["zero-shot", "hint"], scenarios=["QD"], seed=3))
-    for path in (later / "turns").glob("*.parquet"):
-        first = pl.col("key") == episodes(later).filter(pl.col("condition") == "zero-shot").first().collect()["key"][0]
-        replace_part(
-            pl.read_parquet(path).with_columns(pl.when(first).then(pl.lit("x")).otherwise("image").alias("image")), path
-        )
     done = CliRunner().invoke(app, ["compare", str(earlier), str(later)], terminal_width=200)
-    cells = json.loads(CliRunner().invoke(app, ["compare", str(earlier), str(later), "--json"]).output)["cells"]
+    figures = json.loads(CliRunner().invoke(app, ["compare", str(earlier), str(later), "--json"]).output)
 
     assert done.exit_code == 0, done.output
     for text in (
         "two less one (mcqa)",
+        f"A true difference of {figures['averages'][0]['least']:.1f} points of accuracy gets a star in 80% of cases",
         "seed: 0 in one, 3 in two",
-        "1 sample of two and one have different pictures under one id",
         "1 cell only in one: guess/QD/zero-shot",
         "1 cell only in two: uniform/QD/hint",
     ):
         assert text in done.output, done.output
-    assert [(row["run"], row["model"], row["n"]) for row in cells] == [("two", "uniform", 9)]
+    assert [(row["run"], row["model"], row["n"]) for row in figures["cells"]] == [("two", "uniform", 10)]
+    for path in (later / "turns").glob("*.parquet"):
+        replace_part(pl.read_parquet(path).with_columns(pl.lit("x").alias("image")), path)
+    with pytest.raises(RunFolderError, match="one and two have different pictures of QD under the same id"):
+        compare_runs(read_runs([earlier, later]))
 
 
 def test_runs_with_nothing_in_common_are_refused(demo_data, tmp_path):

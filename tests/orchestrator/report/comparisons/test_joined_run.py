@@ -1,4 +1,4 @@
-"""A leaderboard over several runs equals the ranking of one run that holds them all; incomparable runs are refused."""
+"""Several runs are ranked like one run that holds them all; incomparable runs are refused."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
 from orchestrator.cli.main import app
-from orchestrator.report.comparisons.leaderboard import build_leaderboard
+from orchestrator.report.comparisons.joined_run import join_runs
 from orchestrator.report.comparisons.run_comparison import compare_runs
-from orchestrator.report.html import write_leaderboard
+from orchestrator.report.html import write_runs_page
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.wording import format_signed
@@ -51,71 +52,51 @@ def folders(demo_data, tmp_path_factory):
 
 
 def test_several_runs_rank_as_one(folders):
-    together = build_leaderboard(read_runs([folders / "one", folders / "two"]))
-    alone = build_leaderboard(read_runs([folders / "whole"]))
+    together, tables = join_runs(read_runs([folders / "one", folders / "two"]))
+    alone = read_run(folders / "whole")
 
-    assert_frame_equal(together.rows.drop("run"), alone.rows.drop("run"))
-    assert_frame_equal(together.cells.drop("cell"), alone.cells.drop("cell"))
-    ranks = ranking(read_run(folders / "whole"))
-    ranked = alone.rows.filter(condition="zero-shot").drop_nulls("rank")
-    assert (
-        ranked.select("name", "rank", "rank_low", "rank_high", "average").rows()
-        == ranks.select("model", "rank", "rank_low", "rank_high", "average").rows()
-    )
-    assert ranked["average"].to_list() == pytest.approx(ranked["acc"].to_list())
-    assert ranked["rank"].to_list() == [1, 2, 3] and alone.rows["condition"][0] == "zero-shot"
+    assert_frame_equal(ranking(together), ranking(alone))
+    assert_frame_equal(estimate(together).averages, estimate(alone).averages)
+    assert ranking(alone)["rank"].to_list() == [1, 2, 3]
+    assert [table.name for table in tables] == ["answer", "ranking", "zero-shot", "hint"]
 
 
 def test_name_in_two_runs_is_distinguished_and_differences_noted(folders, demo_data, tmp_path):
     other_run = play_models(demo_data, tmp_path / "other", ["internvl3-8b"], seed=1, selection={"limit": 8})
-    leaderboard = build_leaderboard(read_runs([folders / "one", other_run]))
-    rows = leaderboard.rows.filter(condition="zero-shot").drop_nulls("rank")
+    joined, _ = join_runs(read_runs([folders / "one", other_run]))
 
-    assert set(rows["name"]) == {"internvl3-8b (one)", "internvl3-8b (other)", "qwen2.5-vl-7b"}
-    assert any(note == "seed: 0 in one, 1 in other" for note in leaderboard.notes)
-    assert any(note.startswith("selection.limit: ") and note.endswith("8 in other") for note in leaderboard.notes)
-    assert not any("models" in note.partition(":")[0] for note in leaderboard.notes)
-    assert rows["average"].to_list() != rows["acc"].to_list(), (
-        "ranks are over samples that all answered, which are fewer"
-    )
+    assert set(ranking(joined)["model"]) == {"internvl3-8b (one)", "internvl3-8b (other)", "qwen2.5-vl-7b"}
+    assert any(note == "seed: 0 in one, 1 in other" for note in joined.notes)
+    assert any(note.startswith("selection.limit: ") and note.endswith("8 in other") for note in joined.notes)
+    assert not any("models" in note.partition(":")[0] for note in joined.notes)
+    samples = ranking(joined)["n"].to_list()
+    assert samples == [7 * 8] * 3, "ranks are over samples that all answered"
 
 
 def test_a_person_is_marked_and_ranked_once_complete(folders, demo_data, tmp_path):
-    unfinished = build_leaderboard(read_runs([folders / "whole", folders / "ada"]))
-    person = unfinished.rows.filter(name="human-ada")
-    assert "human-ada is a person" in unfinished.notes and person["rank"].null_count() == 2
+    unfinished, _ = join_runs(read_runs([folders / "whole", folders / "ada"]))
+    assert "human-ada is a person" in unfinished.notes and "human-ada" not in set(ranking(unfinished)["model"])
 
     shutil.copytree(folders / "ada", tmp_path / "ada")
     (tmp_path / "ada/lock").unlink()
     person = person_sweep(demo_data)
     play_sweep(tmp_path / "ada", person, backends={"human-ada": Baseline("oracle")})
-    first = build_leaderboard(read_runs([folders / "whole", tmp_path / "ada"])).rows.row(0, named=True)
-    assert (first["name"], first["rank"], first["rank_high"]) == ("human-ada", 1, 1)
+    first = ranking(join_runs(read_runs([folders / "whole", tmp_path / "ada"]))[0]).row(0, named=True)
+    assert (first["model"], first["rank"], first["rank_high"]) == ("human-ada", 1, 1)
 
 
-def test_incomparable_runs_are_refused(folders, demo_data, tmp_path):
-    data_folder = tmp_path / "data"
-    shutil.copytree(demo_data, data_folder)
-    file = next(data_folder.glob("QuickDraw*.jsonl"))
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    pictures = [line["image_template"] for line in lines]
-    for line, picture in zip(lines, pictures[1:] + pictures[:1], strict=True):
-        line["image_template"] = picture
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    other_run = play_models(data_folder, tmp_path / "other", ["llava-ov-7b"])
-    with pytest.raises(RunFolderError, match="one and other have different pictures of QD under the same id"):
-        build_leaderboard(read_runs([folders / "one", other_run]))
+def test_folders_without_comparable_runs_are_refused(folders, tmp_path):
     with pytest.raises(RunFolderError, match="named twice"):
-        build_leaderboard(read_runs([folders / "one", folders / "one"]))
+        read_runs([folders / "one", folders / "one"])
     with pytest.raises(RunFolderError, match="holds no run"):
-        build_leaderboard(read_runs([tmp_path]))
+        read_runs([tmp_path])
 
 
 def test_names_on_the_page_are_text(folders, tmp_path):
     hostile = tmp_path / "<b>%23 & 'run'"
     shutil.copytree(folders / "one", hostile)
-    runs = read_runs([hostile, folders / "one"])
-    page = write_leaderboard(build_leaderboard(runs), tmp_path / "board.html").read_text()
+    joined, tables = join_runs(read_runs([hostile, folders / "one"]))
+    page = write_runs_page(tmp_path / "board.html", tables, joined.notes).read_text()
 
     assert "<b>%23" not in page and "&lt;b&gt;%23" in page
     assert all(f'id="table-{name}"' in page for name in ("answer", "ranking", "zero-shot", "hint"))
