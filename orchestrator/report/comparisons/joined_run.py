@@ -6,6 +6,7 @@ from dataclasses import replace
 import polars as pl
 
 from envs.errors import RunFolderError
+from envs.types import Sample
 from orchestrator.report.comparisons.run_comparison import describe_differences, distinct_names, refuse_other_pictures
 from orchestrator.report.read_run import NO_DATA
 from orchestrator.report.run_data import RunData
@@ -39,7 +40,7 @@ def _join(runs: Mapping[str, RunData]) -> RunData:
         for model in sorted(set(run.planned["model"])):
             if not (model in run.baselines and model in owners):
                 owners.setdefault(model, []).append(name)
-    planned, episodes, models, samples = [], [], [], {}
+    planned, episodes, models, samples = [], [], [], dict[str, Mapping[int, Sample]]()
     for run_name, run in runs.items():
         names = {
             model: model if len(named) == 1 else f"{model} ({run_name})"

@@ -102,8 +102,8 @@ def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
         table = change_table(averages, comparison.cells.filter(run=run, protocol=protocol))
         title = f"{run} less {comparison.names[0]} ({protocol}), same samples"
         notes = comparison.input_notes
-        if (found := averages["least"].drop_nulls()).len():
-            least = " to ".join(dict.fromkeys(f"{end:.1f}" for end in (found.min(), found.max())))  # type: ignore[str-format]
+        if found := sorted(averages["least"].drop_nulls()):
+            least = " to ".join(dict.fromkeys(f"{end:.1f}" for end in (found[0], found[-1])))
             notes = (f"A true difference of {least} points of accuracy gets a star in {POWER:.0%} of cases.", *notes)
         yield replace(table, name=f"difference-{number}", title=title, notes=notes, is_open=True)
 

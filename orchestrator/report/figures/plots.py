@@ -155,7 +155,7 @@ def shares_figure(run_data: RunData, conditions: Sequence[str], looks: Looks, la
         part = rows.filter(condition=condition)
         levels, left = [names.index(model) for model in part["model"]], np.zeros(part.height)
         for share, (name, color, hatch) in looks.items():
-            edge = {"edgecolor": "white", "linewidth": 0.3}
+            edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3}
             panel.barh(levels, part[share], 0.74, left, color=color, hatch=hatch, label=name, **edge)
             left = left + part[share].to_numpy()
         for color, width in (("white", 2.2), (INK, 1.0)):
