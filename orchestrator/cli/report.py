@@ -93,7 +93,7 @@ def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) ->
 
 
 def _write_run(run_data: RunData, figures: bool) -> None:
-    from orchestrator.report.figures import write_figures
+    from orchestrator.report.figures.draw import write_figures
 
     folder = run_data.folder
     with disk_errors(folder):

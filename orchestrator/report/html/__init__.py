@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from envs.plural import pluralize
-from orchestrator.report.figures import CAPTIONS, SHOWN, FigureImage, figure_images
+from orchestrator.report.figures.draw import CAPTIONS, SHOWN, FigureImage, figure_images
 from orchestrator.report.html.summary import list_facts, list_problems
 from orchestrator.report.html.text import policy_hash, visible
 from orchestrator.report.run_data import RunData

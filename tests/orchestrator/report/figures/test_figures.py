@@ -1,7 +1,7 @@
 """Every figure is drawn from a run of enough models, and equal runs give equal bytes."""
 
 from actors.engine.baselines import Baseline
-from orchestrator.report.figures import CAPTIONS, draw_figures, figure_images, write_figures
+from orchestrator.report.figures.draw import CAPTIONS, draw_figures, figure_images, write_figures
 from orchestrator.report.read_run import read_run
 from tests.orchestrator.report.runs import play_sweep, sweep
 

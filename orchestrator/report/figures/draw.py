@@ -1,0 +1,76 @@
+"""Draws figures for the page, for files and for MLflow; matplotlib, which takes a second to import, is loaded on demand."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from orchestrator.report.figures import FEWEST
+from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.all_tables import offered_tables
+from orchestrator.storage import safe_write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CAPTIONS = {
+    "answer": "How episodes begin: zero-shot, and with hints.",
+    "conditions": "Change of each condition against zero-shot on the same samples, with paired intervals.",
+    "reference": "Accuracy where the model must ask for what it needs, against accuracy on the clear image.",
+    "actions": "What the answers were: zero-shot, with hints, and with suggestions that cannot help.",
+}
+"""Name of each figure -> its caption."""
+SHOWN = ("answer", "conditions")
+"""Figures of the page; `report --figures` writes all."""
+FORMATS = ("pdf", "svg")
+
+
+class FigureImage(NamedTuple):
+    """A figure as it is in ``report.html``."""
+
+    uri: str
+    width: int
+    """In CSS pixels, like ``height``."""
+    height: int
+
+
+def draw_figures(run_data: RunData, names: Collection[str] = tuple(CAPTIONS)) -> dict[str, Figure]:
+    """Return the figures of these names and of installed packages, without those that have too few models."""
+    offered = {table.name: table.figure for table in offered_tables(run_data) if table.figure}
+    if not offered and run_data.rows["model"].n_unique() < FEWEST:
+        return {}
+    from orchestrator.report.figures import plots
+
+    functions = {name: draw for name, draw in plots.FIGURES.items() if name in names} | offered
+    with plots.house_style():
+        drawn = {name: figure for name, draw in functions.items() if (figure := draw(run_data))}
+        for figure in drawn.values():
+            plots.lay_out(figure)
+    return drawn
+
+
+def figure_images(run_data: RunData, names: Collection[str] = SHOWN) -> dict[str, FigureImage]:
+    """Return the images of these figures for the page."""
+    return {name: _image(figure) for name, figure in draw_figures(run_data, names).items()}
+
+
+def _image(figure: Figure) -> FigureImage:
+    from orchestrator.report.figures.plots import render
+
+    width, height = (round(96 * inches) for inches in figure.get_size_inches())
+    return FigureImage(f"data:image/svg+xml;base64,{b64encode(render(figure, 'svg')).decode()}", width, height)
+
+
+def write_figures(run_data: RunData) -> list[Path]:
+    """Write every figure as ``figures/NAME.pdf`` and ``.svg``, as wide as a page (6.75 in), and return the sorted paths."""
+    drawn = draw_figures(run_data)
+    from orchestrator.report.figures.plots import render
+
+    folder = run_data.folder / "figures"
+    folder.mkdir(exist_ok=True)
+    files = {folder / f"{name}.{form}": render(figure, form) for name, figure in drawn.items() for form in FORMATS}
+    for path, content in files.items():
+        safe_write.write(path, content)
+    return sorted(files)
