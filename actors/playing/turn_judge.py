@@ -71,5 +71,5 @@ def turn_judge_key(judge: Judge) -> str:
     """Return the judge's part of an episode key: name and hash of what changes its verdicts (``rule-judge/turns-1-3fa9c1d2``)."""
     wording = dialogue.turn_instruction("question", ("one", "two"), "answer")
     identity = [judge.model.identity, judge.sampling.identity, judge.attempts, sha256(wording.encode()).hexdigest()]
-    identity += [rulejudge.turn_fingerprint()] if judge.model.source == RULES else []
+    identity += [rulejudge.fingerprint()] if judge.model.source == RULES else []
     return f"{judge.model.name}/{dialogue.VERSION}-{digest(json.dumps(identity, sort_keys=True), 4)}"

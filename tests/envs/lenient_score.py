@@ -18,9 +18,8 @@ from envs.lenient import read_leniently
 
 SEED = "lenient-2026"
 REPLIES = Path(__file__).with_name("lenient_replies.jsonl")
-SHAPES = Path(__file__).with_name("written_replies.jsonl")
 REAL = Path(__file__).with_name("real_replies.jsonl")
-HALVES = ("seen", "unseen", "shapes", "smollm2 seen", "smollm2 unseen", "embedded-135m")
+HALVES = ("seen", "unseen", "smollm2 seen", "smollm2 unseen", "embedded-135m")
 
 
 class Score(NamedTuple):
@@ -35,7 +34,7 @@ class Score(NamedTuple):
 def replies() -> list[dict[str, Any]]:
     """Every reply, with ``half``: one of ``HALVES``."""
     rows = [{**row, "half": _half(row["reply"], row["options"])} for row in _read(REPLIES)]
-    return rows + [{**row, "half": "shapes"} for row in _read(SHAPES)] + _read(REAL)
+    return rows + _read(REAL)
 
 
 def _read(file: Path) -> list[dict[str, Any]]:

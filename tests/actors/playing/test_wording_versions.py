@@ -40,7 +40,7 @@ PINNED = {
     "mcqa-1": ("VERSIONS[Protocol.MCQA] of actors/playing/prompts.py", "581584a9d8bd5efad4fd142faccee5ac"),
     "mcqa-1+examples-2": ("EXAMPLES_VERSION of actors/playing/prompts.py", "e0975cb5c68addde7f14fb81183985d0"),
     "mcqa-1+disguise-2": ("DISGUISE_VERSION of actors/playing/prompts.py", "c203325c29d74598f0f1b224e8928154"),
-    "mcqa-1+lenient-2": ("LENIENT_VERSION of actors/playing/prompts.py", "608f63379a88f0122f3f0d849f540047"),
+    "mcqa-1+lenient-3": ("LENIENT_VERSION of actors/playing/prompts.py", "608f63379a88f0122f3f0d849f540047"),
     "oeg-1": (
         "VERSIONS[Protocol.OEG] and VERSIONS[Protocol.OEG_MULTI] of actors/playing/prompts.py",
         "1161aa93ef75af04193aa29769660b17",
