@@ -15,7 +15,6 @@ Any other exception is a bug and propagates.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -125,21 +124,6 @@ class Reply:
     """What a service did otherwise than asked: another model, its own word for the end, a field left out."""
 
 
-class FirstToken(NamedTuple):
-    """A possible first token of a reply."""
-
-    text: str
-    log_probability: float
-
-
-@dataclass(frozen=True, slots=True)
-class FirstTokenReply(Reply):
-    """A reply cut off after one token, with the probabilities of the most probable first tokens."""
-
-    first: tuple[FirstToken, ...] = ()
-    """The most probable first tokens, in descending order of probability."""
-
-
 @dataclass(frozen=True, slots=True)
 class ModelInput:
     """The input that an engine prepares from a request, before the network runs."""
@@ -166,10 +150,6 @@ class Backend(ABC):
     async def reply(self, request: Request) -> Reply:
         """Answer the request; raises a ``BackendError``."""
 
-    async def first_tokens(self, request: Request) -> FirstTokenReply | None:
-        """Return the probabilities of a reply's first token; None if the engine gives none. Raises as ``reply``."""
-        return None
-
     async def close(self) -> None:
         """Release what the engine holds; safe to call twice."""
         return None
@@ -186,10 +166,6 @@ class Backend(ABC):
         """
         return None
 
-    def in_play(self) -> AbstractContextManager[None]:
-        """Return a context that lasts for one episode: some engines wait until every episode in play has sent a request."""
-        return nullcontext()
-
     def describe_trouble(self) -> str:
         """Return why no request is answered now, and when the next one is sent; empty if they are answered."""
         return ""
@@ -197,14 +173,6 @@ class Backend(ABC):
     def set_budget(self, ledger: Any, holder: str) -> None:
         """Let a paid engine ask the sweep's ledger before each request; ``holder`` names this worker."""
         return None
-
-
-class LocalBackend(Backend):
-    """An engine whose model runs on this node."""
-
-    @abstractmethod
-    async def token_ids(self, request: Request) -> list[int]:
-        """Return the token ids of the prompt, pictures expanded; raises errors of the processor."""
 
 
 class ScriptedBackend(Backend):

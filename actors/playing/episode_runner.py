@@ -70,8 +70,7 @@ class EpisodeRunner:
         shots = examples(sample, pool, cell.condition, plan.seed, cell.model.small_examples)
         sample = apply_condition(sample, cell.condition, plan.seed)
         backend = self.backends[cell.model.name]
-        with backend.in_play():
-            episode = await play(sample, cell, backend, key, seed, shots, self.judge)
+        episode = await play(sample, cell, backend, key, seed, shots, self.judge)
         return PlayedEpisode(ordinal, cell, episode)
 
 

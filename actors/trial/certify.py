@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 
 from actors.engine.backend import (
     Backend,
-    LocalBackend,
     Message,
     ModelInput,
     Overflow,
@@ -73,7 +72,7 @@ async def record_inputs(
     loader = PictureLoader(data, model)
     try:
         posed = await _pose_requests(plan, model, ordinals)
-        call = await _open_package_call(model) if isinstance(backend, LocalBackend) else None
+        call = await _open_package_call(model) if model.is_local else None
         for cell, request in posed.items():
             requests[cell], used = await _certify_request(request, backend, call, loader)
             dtype = dtype or used
@@ -123,7 +122,7 @@ async def _certify_request(
         if (engine := await backend.model_input(request)) is not None:
             decoding, dtype = TypeAdapter(dict[str, Any]).dump_python(dict(engine.decoding), mode="json"), engine.dtype
             fields |= {"engine": engine.hashes, "decoding": decoding}
-            if isinstance(backend, LocalBackend) and await _drops_pictures(request, backend, engine):
+            if call is not None and await _drops_pictures(request, backend, engine):
                 raise Unprocessable("the prompt has no token for its pictures: the chat template drops them")
             if call is not None and not request.tools:
                 pictures = await load_package_pictures(loader, request.messages)

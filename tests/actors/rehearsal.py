@@ -84,7 +84,8 @@ async def _collect_ids(name: str, folder: Path, data: Path, faithful: bool = Fal
         backend: Any = open_without_weights(model, data)
         try:
             outcomes[kind] = {
-                title: await backend.token_ids(_request(messages)) for title, messages in conversations.items()
+                title: list((await backend.model_input(_request(messages))).ids)
+                for title, messages in conversations.items()
             }
             if kind == "transformers":
                 outcomes["package"] = {
@@ -111,7 +112,7 @@ async def certified(name: str, model: ModelSpec, backend: Any, data: Path) -> di
 async def _reply(backend: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
     request = _request(messages)
     reply = await backend.reply(request)
-    return {"ids": await backend.token_ids(request), "reply": reply.text, "counted": reply.prompt_tokens}
+    return {"ids": list((await backend.model_input(request)).ids), "reply": reply.text, "counted": reply.prompt_tokens}
 
 
 async def _package_reply(package: PackageNetwork, messages: tuple[Message, ...], backend: Any) -> dict[str, Any]:

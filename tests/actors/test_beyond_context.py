@@ -64,7 +64,7 @@ def test_vllm_has_no_more_positions_than_its_table(folder: Path, name: str) -> N
     front = open_without_weights(entry("vllm", folder / name), folder)
     try:
         assert front.engine.model_config.max_model_len == CONTEXT
-        assert len(asyncio.run(front.token_ids(make_request(question(1))))) < CONTEXT
+        assert len(asyncio.run(front.model_input(make_request(question(1)))).ids) < CONTEXT
     finally:
         asyncio.run(front.close())
 
@@ -88,7 +88,9 @@ def played(model: ModelSpec, folder: Path, messages: list[Message]) -> list[tupl
         backend: Any = open_engine(model, folder)
         try:
             requests = [make_request(message, max_tokens=LENGTH) for message in messages]
-            return [(await backend.token_ids(each), (await backend.reply(each)).text) for each in requests]
+            return [
+                (list((await backend.model_input(each)).ids), (await backend.reply(each)).text) for each in requests
+            ]
         finally:
             await backend.close()
 

@@ -83,7 +83,7 @@ def test_a_model_reads_the_question_without_a_picture(
         backend: Any = open_engine(tiny_entry(tiny_checkpoint), demo_data)
         try:
             replies = await asyncio.gather(*map(backend.reply, probes.values()))
-            return replies, [await backend.token_ids(request) for request in probes.values()]
+            return replies, [list((await backend.model_input(request)).ids) for request in probes.values()]
         finally:
             await backend.close()
 

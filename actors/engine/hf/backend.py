@@ -20,8 +20,8 @@ import torch
 from transformers import AutoProcessor
 
 from actors.engine.backend import (
+    Backend,
     BackendDied,
-    LocalBackend,
     Message,
     ModelInput,
     Overflow,
@@ -56,7 +56,7 @@ class PreparedBatch:
     inputs: Any
 
 
-class TransformersBackend(LocalBackend):
+class TransformersBackend(Backend):
     """One model in this process that answers batch by batch."""
 
     scores_replies = True
@@ -83,12 +83,6 @@ class TransformersBackend(LocalBackend):
         job = Job(request, await self.pictures.load(request.messages), work)
         self.queue.put(job)
         return await asyncio.wrap_future(job.answer)
-
-    async def token_ids(self, request: Request) -> list[int]:
-        job = Job(request, await self.pictures.load(request.messages))
-        tensors = await asyncio.to_thread(self.model.inputs, [job])
-        ids: list[int] = tensors["input_ids"][0].tolist()
-        return ids
 
     async def model_input(self, request: Request) -> ModelInput:
         tensors = await asyncio.to_thread(self.model.inputs, [Job(request, await self.pictures.load(request.messages))])

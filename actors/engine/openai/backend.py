@@ -21,7 +21,6 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from actors.engine.backend import (
     Backend,
     BackendDied,
-    FirstTokenReply,
     ModelInput,
     ModelStopped,
     Refused,
@@ -36,7 +35,7 @@ from actors.engine.in_flight import expected_in_flight
 from actors.engine.openai import http_client, request_body
 from actors.engine.openai.dialect import Dialect
 from actors.engine.openai.rate_limit import Pace, RetryableError
-from actors.engine.openai.refusal import FieldRefused, NoLogprobs
+from actors.engine.openai.refusal import FieldRefused
 from actors.engine.openai.reply import Answer, Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
 from actors.text.redaction import redact_key
 from envs.thoughts import MAX_THOUGHTS, split_thoughts, tidy_answer
@@ -104,18 +103,6 @@ class OpenAIBackend(Backend):
     async def reply(self, request: Request) -> Reply:
         """Answer the request; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
         return await self._pay_and_send(request, await self._load_body(request))
-
-    async def first_tokens(self, request: Request) -> FirstTokenReply | None:
-        """Return the probabilities of a reply's first token; None if the service gives none. Raises as ``reply``."""
-        if "logprobs" in self.dialect.refused_fields:
-            return None
-        try:
-            body = request_body.first_token_body(await self._load_body(request))
-            reply = await self._pay_and_send(request, body)
-        except NoLogprobs:
-            self.dialect.leave_out("logprobs")
-            return None
-        return reply if isinstance(reply, FirstTokenReply) else None
 
     async def model_input(self, request: Request) -> ModelInput:
         body = await self._load_body(request)
@@ -265,7 +252,7 @@ class OpenAIBackend(Backend):
             )
         text, thought = redact_key(text, self.key), redact_key(thought, self.key)
         fields = {**asdict(usage), "text": text, "thought": thought, "note": self.dialect.describe(answer)}
-        return FirstTokenReply(**fields, first=answer.first) if answer.first else Reply(**fields)
+        return Reply(**fields)
 
     def _charge(self, tokens: Tokens, bill: Bill) -> float:
         """Put an answer on the bill, readable or not, and return its cost; with invalid counts, the most that it may cost."""

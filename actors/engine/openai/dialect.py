@@ -26,8 +26,8 @@ class Dialect:
 
     def __init__(self, model: ModelSpec, client: AsyncOpenAI, key: str) -> None:
         self.model, self.client, self.key = model, client, key
-        self.refused_fields = {} if model.endpoint.decoding else {"logprobs": ""}
-        """Field that the service refuses -> its other name, or an empty string; models that reason give no log-probabilities."""
+        self.refused_fields = dict[str, str]()
+        """Field that the service refuses -> its other name, or an empty string."""
         self.context: int | None = None
         """Tokens of the model's context as the service lists them; 0 if it lists none, None before it is asked."""
         self.said = set[str]()
@@ -77,7 +77,7 @@ class Dialect:
         if parts:
             self.say(f"the service answers as {answer.model}, asked for {self.model.source}", "model")
         parts += [f"end {answer.word or 'unnamed'}"] if answer.word not in ("stop", "length") else []
-        parts += [f"without {name}" for name, other in self.refused_fields.items() if not other and name != "logprobs"]
+        parts += [f"without {name}" for name, other in self.refused_fields.items() if not other]
         return self.clean("; ".join(parts))
 
     def clean(self, text: str, hint: str = "") -> str:

@@ -59,10 +59,6 @@ class FieldRefused(RetryableError):
     """A refusal of one field, whose name is ``reason``; the request is sent again without it."""
 
 
-class NoLogprobs(Unprocessable):
-    """The error of a service that refuses to return log-probabilities."""
-
-
 class Words(NamedTuple):
     """A service's own words about an error."""
 
@@ -149,11 +145,7 @@ def judge_refusal(status: int, words: Words, sent: Mapping[str, Any], too_long: 
 def _judge_body(status: int, text: str, sent: Mapping[str, Any], too_long: bool) -> Verdict | None:
     """Return the verdict on a refused field of the request, or on its length; None if the words blame neither."""
     fields = {**sent, **sent.get("extra_body", {})}
-    named = [
-        name for name in (*DROPPED, "temperature", "logprobs") if name in fields and re.search(rf"\b{name}\b", text)
-    ]
-    if "logprobs" in named or ("logprobs" in fields and "logprobs" in text):
-        return Verdict(NoLogprobs)
+    named = [name for name in (*DROPPED, "temperature") if name in fields and re.search(rf"\b{name}\b", text)]
     if REPLY_TOO_LONG.search(text) and not re.search("context|prompt|input", text):
         return Verdict(ModelStopped, "lower sampling.max_tokens, or the endpoint's reserve")
     if named and UNSUPPORTED.search(text):

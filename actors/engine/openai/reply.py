@@ -7,18 +7,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Any, TypeVar
 
-from actors.engine.backend import FirstToken
 from actors.engine.chat_format import MAX_NAME, bounded_call
 
 MAX_TOKENS = 10**9
 """More than any model reads or writes at once."""
 MAX_CALLS = 16
 """Most function calls that are stored of a reply."""
-MAX_SHOWN, MAX_PARTS, MAX_TOP = 40, 1000, 1000
-"""Most characters of a service's value in a message, most parts of a content, and most first tokens."""
+MAX_SHOWN, MAX_PARTS = 40, 1000
+"""Most characters of a service's value in a message, and most parts of a content."""
 FILTERED = re.compile(
     r"filter|safety|prohibit|recitation|sensitive|block|\bspii?\b|guardrail|moderat|refus|policy|flagged|language", re.I
 )
@@ -72,8 +70,6 @@ class Answer:
     """The service's own word for the end; empty if it gave none."""
     model: str = ""
     """The model that answered, as the service names it."""
-    first: tuple[FirstToken, ...] = ()
-    """The most probable first tokens, in descending order; empty if the service gives none."""
 
 
 def parse_object(content: bytes) -> dict[str, Any]:
@@ -140,7 +136,7 @@ def parse_first_choice(answer: Mapping[str, Any], tools: bool = False) -> Answer
         raise UnreadableAnswer("it calls a tool, but the request offered no tools")
     if finish == "unknown" and not (text or calls):
         raise UnreadableAnswer(f"finish_reason is {_shorten(word)}")
-    return Answer(text, "", "length" if finish == "length" else "stop", calls, thoughts, shown, model, _top(choice))
+    return Answer(text, "", "length" if finish == "length" else "stop", calls, thoughts, shown, model)
 
 
 def read_finish(word: object) -> str:
@@ -179,18 +175,6 @@ def _read_calls(tool_calls: object) -> tuple[tuple[str, Any], ...]:
         name, arguments = _require(str, function.get("name"), "name"), function.get("arguments")
         calls.append(bounded_call(name, _require(str, "" if arguments is None else arguments, "arguments")))
     return tuple(calls)
-
-
-def _top(choice: Mapping[str, Any]) -> tuple[FirstToken, ...]:
-    """Return the probabilities of the first token, if the choice has valid ones."""
-    try:
-        pairs = [(row["token"], row["logprob"]) for row in choice["logprobs"]["content"][0]["top_logprobs"][:MAX_TOP]]
-    except (LookupError, TypeError):
-        return ()
-    if not all(isinstance(text, str) and type(value) in (int, float) and value <= 1e-3 for text, value in pairs):
-        return ()
-    tokens = [FirstToken(text, float(value)) for text, value in pairs if value > -inf]
-    return tuple(sorted(tokens, key=lambda token: -token.log_probability))
 
 
 def _require(kind: type[T], value: object, name: str) -> T:

@@ -18,8 +18,6 @@ LLAMA_CPP = "llama.cpp"
 NEW_LIMIT, OLD_LIMIT = "max_completion_tokens", "max_tokens"
 """The names of the field that limits a reply's tokens; llama-cpp-python 0.3.36 ignores OpenAI's newer one."""
 OTHER_NAMES = {NEW_LIMIT: OLD_LIMIT, OLD_LIMIT: NEW_LIMIT}
-MOST_TOP = 20
-"""The largest ``top_logprobs`` that OpenAI and vLLM's server take."""
 MOST_LONGER = 16
 """Tokens by which a reply may exceed twice its limit: servers count differently."""
 BYTES_PER_TOKEN, PIXELS_PER_TOKEN = 4, 784
@@ -91,12 +89,6 @@ def _list_functions(content: str | list[Part], functions: Sequence[Function]) ->
         return content.removesuffix(NATIVE) + write_functions(functions)
     *pictures, last = content
     return [*pictures, {**last, "text": _list_functions(last["text"], functions)}]
-
-
-def first_token_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body that asks for the first token's probabilities instead of a reply."""
-    limit = OLD_LIMIT if OLD_LIMIT in body else NEW_LIMIT
-    return {**body, limit: 1, "logprobs": True, "top_logprobs": MOST_TOP, "temperature": 1.0, "top_p": 1.0}
 
 
 def describe_overlong(model: ModelSpec, reply_tokens: int, body: Mapping[str, Any]) -> str:

@@ -32,8 +32,8 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from actors.engine.backend import (
+    Backend,
     BackendDied,
-    LocalBackend,
     ModelInput,
     Overflow,
     Reply,
@@ -67,7 +67,7 @@ REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
 """Errors with which renderers and processors refuse an input."""
 
 
-class VLLMBackend(LocalBackend):
+class VLLMBackend(Backend):
     """One engine in child processes for hundreds of concurrent requests, bound to the event loop of the first one."""
 
     scores_replies = True
@@ -170,9 +170,6 @@ class VLLMBackend(LocalBackend):
         """Capacity of the key-value cache in tokens; None if this vLLM does not report it."""
         tokens: int | None = getattr(self.engine.vllm_config.cache_config, "kv_cache_size_tokens", None)
         return tokens
-
-    async def token_ids(self, request: Request) -> list[int]:
-        return list((await self.prompts.prepare(request))["prompt_token_ids"])
 
     async def model_input(self, request: Request) -> ModelInput:
         self.engine.renderer.clear_mm_cache()  # a cached picture has no pixels

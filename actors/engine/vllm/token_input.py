@@ -13,7 +13,7 @@ from sweeps.spec import ModelSpec
 
 
 def open_without_engine(model: ModelSpec, data: Path) -> VLLMBackend:
-    """Return a backend with the renderer of its engine; ``token_ids`` and ``close`` work, ``reply`` does not."""
+    """Return a backend with the renderer of its engine; ``model_input`` and ``close`` work, ``reply`` does not."""
     config = AsyncEngineArgs(**engine_arguments(model)).create_engine_config(UsageContext.LLM_CLASS)
     renderer = renderer_from_config(config)
     renderer.warmup = lambda template: None  # skipped: it renders the largest pictures to speed up the first request

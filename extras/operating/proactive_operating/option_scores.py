@@ -1,8 +1,7 @@
 """The probability of each option of a question, summed over all replies that the game reads as this option.
 
-A service gives only the probabilities of the first token, which are enough if the model replies with letters. An engine that
-gives no probabilities is asked ``SAMPLES`` times; the shares of its replies estimate the model's own point, but no curve. A model
-that thinks first is scored after each of several sampled thoughts; the means over these thoughts estimate its curve.
+A service is asked ``SAMPLES`` times; the shares of its replies estimate the model's own point, but no curve. A model that thinks
+first is scored after each of several sampled thoughts; the means over these thoughts estimate its curve.
 """
 
 from collections import Counter
@@ -20,8 +19,6 @@ from sweeps.conditions import Condition
 
 SAMPLES = 10
 """Replies that are sampled per question if the engine gives no probabilities."""
-MIN_LETTER_SHARE = 0.9
-"""A question is scored by its first tokens only if those that name an option are together at least this probable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +38,7 @@ async def score_options(backend: Backend, request: Request, condition: Condition
     situation = request.situation
     question = Question(situation.state, situation.view)
     if not backend.scores_replies:
-        scored_letters = await _letter_options(backend, request, question, condition)
-        return scored_letters or await _sample_options(backend, request, question, condition)
+        return await _sample_options(backend, request, question, condition)
     drawn = await draw_replies(backend, request, condition.thoughts)
     if any(reply.thought for reply in drawn):
         raise ModelStopped("every-state samples thoughts itself; remove thinking from the model's entry")
@@ -109,22 +105,6 @@ def log_sum(logs: Sequence[float]) -> float:
     """Return the logarithm of the sum of the exponentials of ``logs``; ``-inf`` if there are none."""
     largest = max(logs, default=-inf)
     return largest if largest == -inf else largest + log(sum(exp(each - largest) for each in logs))
-
-
-async def _letter_options(
-    backend: Backend, request: Request, question: Question, condition: Condition
-) -> ScoredReply | None:
-    """Score the options by first tokens that are their letters; None if the model seldom begins with a letter."""
-    reply = await backend.first_tokens(request)
-    if reply is None:
-        return None
-    situation, best = request.situation, reply.first[:1]
-    numbers = [read_option(situation.sample, situation.state, condition, token.text) for token in reply.first]
-    letters = [(token, number) for token, number in zip(reply.first, numbers, strict=True) if number >= 0]
-    if sum(exp(token.log_probability) for token, _ in letters) < MIN_LETTER_SHARE:
-        return None
-    scores = [ReplyScore(token.log_probability, token in best) for token, _ in letters]
-    return _as_reply(question, reply, sum_scores(len(question.options), [number for _, number in letters], scores))
 
 
 async def _sample_options(backend: Backend, request: Request, question: Question, condition: Condition) -> ScoredReply:

