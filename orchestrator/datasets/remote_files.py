@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from actors.text.proxies import describe_proxy
 from envs.samples import BadData
 
 
@@ -21,7 +22,8 @@ def fetch_errors(subject: str, who: str = "the Hub") -> Iterator[None]:
     except BadData:
         raise
     except Exception as problem:  # from five packages; each means a failed request
-        raise FetchError(f"{who} did not give {subject}: {short_message(problem)}") from None
+        proxy = describe_proxy("https://huggingface.co")
+        raise FetchError(f"{who} did not give {subject}{proxy}: {short_message(problem)}") from None
 
 
 def short_message(problem: Exception) -> str:

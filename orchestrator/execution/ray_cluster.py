@@ -6,6 +6,7 @@ Only this module asks Ray for its list of nodes.
 import contextlib
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,7 +114,11 @@ def _retry_init(address: str) -> None:
             f"no Ray cluster answers at RAY_ADDRESS={address} ({reason}); start it with `ray start --head`, or unset"
             " RAY_ADDRESS to play on this machine alone"
         )
-    raise ClusterError(f"Ray does not start on this machine ({reason}); its logs are in /tmp/ray/session_latest/logs")
+    folder = f"{tempfile.gettempdir()}/ray"
+    plain = "; unset TMPDIR, or set it to a short path of plain letters" if "TMPDIR" in os.environ else ""
+    raise ClusterError(
+        f"Ray does not start on this machine ({reason}){plain}; its logs are in {folder}/session_latest/logs"
+    )
 
 
 class OwnImports(JobConfig):  # type: ignore[misc]

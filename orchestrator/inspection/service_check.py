@@ -8,6 +8,7 @@ from http.client import HTTPException
 from typing import Any
 
 from actors.text.printable import list_first
+from actors.text.proxies import describe_proxy
 from envs.json_text import parse_json
 from sweeps.checkpoint import MAX_FILE_BYTES
 from sweeps.spec import ModelSpec
@@ -39,7 +40,8 @@ def _served_cell(model: ModelSpec, address: str) -> str:
     except (ValueError, AttributeError, TypeError):
         return f"unknown: {address} lists no models"
     except (OSError, HTTPException) as problem:
-        return f"no: {address} does not answer ({getattr(problem, 'reason', problem)}); start the service, or correct base_url"
+        where, why = f"{address} does not answer{describe_proxy(address)}", getattr(problem, "reason", problem)
+        return f"no: {where} ({why}); start the service, or correct base_url"
     if model.source in served:
         return "ok: it answers"
     if not served or not _refuses(model):

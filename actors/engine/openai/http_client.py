@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import httpx2 as httpx
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from actors.engine.openai.reply import parse_object
+from actors.text.proxies import describe_proxy
 from actors.text.redaction import redact_address
 from sweeps.spec import ModelSpec
 
@@ -69,12 +69,8 @@ def read_key(model: ModelSpec) -> str:
 
 def describe_address(base_url: str) -> str:
     """Return where requests go: the asked address, the proxy on the way, and whether the address lacks its version."""
-    address, path = urlsplit(base_url), "chat/completions"
-    proxies = getproxies()
-    proxy = "" if proxy_bypass(address.hostname or "") else proxies.get(address.scheme) or proxies.get("all", "")
-    via = f" through the proxy {redact_address(proxy)}" if proxy else ""
-    lacks = "" if re.search(r"/v\d", address.path) else "; its base_url has no /v1, which most services need"
-    return f"asked {redact_address(base_url).rstrip('/')}/{path}{via}{lacks}"
+    lacks = "" if re.search(r"/v\d", urlsplit(base_url).path) else "; its base_url has no /v1, which most services need"
+    return f"asked {redact_address(base_url).rstrip('/')}/chat/completions{describe_proxy(base_url)}{lacks}"
 
 
 async def read_context(client: AsyncOpenAI, source: str) -> int:
