@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from envs.installed import Offer, PackageError, install_line, offers
 from envs.types import Mode
 from sweeps.sampling import Whole
-from sweeps.values import NAME, Frozen
+from sweeps.values import NAME, Frozen, Names
 from sweeps.wordings import Text, check_template
 
 ORDERS = 4
@@ -169,6 +169,7 @@ class OwnCondition(Condition):
     """A ``[[condition]]`` of a sweep file: any of a condition's fields, under a name that no other has."""
 
     name: Annotated[str, Field(pattern=NAME, max_length=60)]
+    scenarios: Names = ()
 
     @model_validator(mode="after")
     def _check_name(self) -> Self:

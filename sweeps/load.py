@@ -16,14 +16,35 @@ from sweeps.selections import read_selections
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.sweep_file import RESOLVED, override_key, read_sweep, read_toml
 from sweeps.sweep_file import SweepError as SweepError
-from sweeps.unplayable import limit_reason, unplayable_reason
-from sweeps.validation import as_list, drop_removed, find_name, read_named_tables, require_tables, validate_table
-from sweeps.values import slug
+from sweeps.unplayable import Only, limit_reason, unplayable_reason
+from sweeps.validation import drop_removed, find_name, read_named_tables, validate_table
+from sweeps.values import Frozen, Names, slug
 
 JUDGE = "qwen3-8b"
 """The paper's judge."""
-SHARED = ("selection.filtered",)
-"""Multiple-choice keys that also affect other protocols: reports compare with the paper's filtered or unfiltered figures."""
+Tables = tuple[dict[str, Any], ...]
+
+
+class OnlyTable(Frozen):
+    """``[[only]]`` as a file has it."""
+
+    conditions: Names
+    models: Names
+    """Names, or ``in-history`` for the paper's ten."""
+
+
+class NamedParts(Frozen):
+    """The keys of a sweep file whose values are names, or tables of its own that have names."""
+
+    model: Tables = ()
+    models: tuple[str | dict[str, Any], ...] | None = None
+    scenarios: Names = ("all",)
+    condition: Tables = ()
+    conditions: Names | None = None
+    protocol: Names | None = None
+    measures: Names = ()
+    only: tuple[OnlyTable, ...] = ()
+    revisions: dict[str, str] = {}
 
 
 def load(path: Path, overrides: Iterable[str] = (), entries: Iterable[Any] = ()) -> Sweep:
@@ -58,49 +79,53 @@ def is_resolved(table: Mapping[str, Any]) -> bool:
 
 
 def _build(table: Mapping[str, Any], where: str) -> Sweep:
-    fields = dict(table)
+    fields = {"protocol" if key == "protocols" else key: value for key, value in table.items()}
     fields.pop("train", None)  # belongs to the command `train` of extras/learn
-    own_models = read_models(fields.pop("model", []), where)
-    entries = as_list(fields.pop("models", list(own_models)), "models", where)
-    fields["models"] = [resolve_model(entry, own_models, where) for entry in entries]
-    fields["scenarios"] = find_scenarios(fields.get("scenarios", "all"), where)
-    fields["packages"] = packages.identities(fields["scenarios"])
-    if "measures" in fields:
-        fields["measures"] = _find_measures(fields["measures"], where)
-    own_conditions = _read_conditions(fields.pop("condition", []), where)
-    names = fields.get("conditions", list(own_conditions) or [ZERO_SHOT])
-    fields["conditions"] = _find_conditions(names, where, fields["scenarios"], own_conditions)
-    if "only" in fields:
-        fields["only"] = _read_rules(fields["only"], fields["models"], where, own_conditions)
+    parts = _read_parts(fields, where)
+    fields = {key: value for key, value in fields.items() if key not in NamedParts.model_fields}
+    own_models = read_models(parts.model, where)
+    entries = list(own_models) if parts.models is None else parts.models
+    models = [resolve_model(entry, own_models, where) for entry in entries]
+    scenarios = find_scenarios(parts.scenarios, where)
+    own_conditions = read_named_tables(parts.condition, "condition", where, _read_condition)
+    names = parts.conditions if parts.conditions is not None else list(own_conditions) or [ZERO_SHOT]
+    fields |= {
+        "scenarios": scenarios,
+        "packages": packages.identities(scenarios),
+        "conditions": _find_conditions(names, where, scenarios, own_conditions),
+        "measures": [name for name in _find_measures(parts.measures, where) if load_function("measure", name)],
+        "only": [_read_rule(rule, models, where, own_conditions) for rule in parts.only],
+    }
+    if parts.protocol is not None:
+        fields["protocols"] = list(dict.fromkeys(parts.protocol))
     if isinstance(fields.get("judge"), dict):
         fields["judge"] = _resolve_judge(fields["judge"], own_models, where)
-    _pin(fields, {*registry(), *judges(), *own_models}, where)
+    fields["models"] = models
+    _pin(fields, parts.revisions, {*registry(), *judges(), *own_models}, where)
     if fields.get("faithful") is True:
-        models = fields["models"]
-        fields["models"] = [m.model_copy(update={"faithful": True}) if m.is_local else m for m in models]
-    _read_protocols(fields, where)
+        fields["models"] = [m.model_copy(update={"faithful": True}) if m.is_local else m for m in fields["models"]]
     fields |= read_selections(fields, where)
     fields.setdefault("name", slug(Path(where).stem, "sweep"))
     sweep = validate_table(Sweep, fields, where)
     _check_keys(table, sweep.protocols, where)
     _check_cells(sweep, where)
-    _check_turn_judge(sweep, where)
     return sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
 
 
-def _pin(fields: dict[str, Any], known: Collection[str], where: str) -> None:
+def _read_parts(table: Mapping[str, Any], where: str) -> NamedParts:
+    return validate_table(NamedParts, {key: table[key] for key in NamedParts.model_fields if key in table}, where)
+
+
+def _pin(fields: dict[str, Any], commits: Mapping[str, str], known: Collection[str], where: str) -> None:
     """Set the commits of ``[revisions]`` in the models and the judge; it may name any ``known`` model. Raises SweepError."""
-    table, judge = fields.pop("revisions", {}), fields.get("judge")
-    if not isinstance(table, dict) or not all(isinstance(value, str) and value for value in table.values()):
-        raise SweepError(f"{where}: revisions is a table of models and commits, each in quotes")
+    judge = fields.get("judge")
 
     def pin(model: ModelSpec) -> ModelSpec:
-        if model.name in table and not model.is_local:
-            reason = f"its backend is {model.backend}, which loads no weights; leave it out"
-            raise SweepError(f"{where}: revisions.{model.name}: {reason}")
-        return model.model_copy(update={"revision": table[model.name]}) if model.name in table else model
+        if model.name in commits and not model.is_local:
+            raise SweepError(f"{where}: revisions.{model.name}: {model.backend} loads no weights; leave it out")
+        return model.model_copy(update={"revision": commits[model.name]}) if model.name in commits else model
 
-    for name in table:
+    for name in commits:
         find_name(name, dict.fromkeys([*known, *(m.name for m in fields["models"])]), "model", f"{where}: revisions")
     fields["models"] = [pin(model) for model in fields["models"]]
     if isinstance(judge, dict):
@@ -112,11 +137,11 @@ def _add_models(table: dict[str, Any], entries: Sequence[Any], where: str) -> No
     if entries and is_resolved(table):
         raise SweepError(f"{where} is the sweep of a run; add models to the file from which it was started")
     for entry in entries:
-        own_tables = table.get("model", [])
-        names = as_list(table.get("models", []), "models", where) or list(read_models(own_tables, where))
+        parts = _read_parts(table, where)
         tables = read_toml(entry).get("model", []) if isinstance(entry, Path) else [entry]
-        table["models"] = [*names, *(each["name"] if isinstance(each, dict) else each for each in tables)]
-        table["model"] = [*own_tables, *(each for each in tables if isinstance(each, dict))]
+        names = [each["name"] if isinstance(each, dict) else each for each in tables]
+        table["models"] = [*(parts.models or read_models(parts.model, where)), *names]
+        table["model"] = [*parts.model, *(each for each in tables if isinstance(each, dict))]
 
 
 def build_cell(
@@ -130,7 +155,8 @@ def build_cell(
 
     The condition may be a ``[[condition]]`` of the file ``sweep``. Raises SweepError.
     """
-    own = {} if sweep is None else _read_conditions(read_sweep(sweep).get("condition", []), str(sweep))
+    parts = _read_parts({} if sweep is None else read_sweep(sweep), str(sweep))
+    own = read_named_tables(parts.condition, "condition", str(sweep), _read_condition)
     any_model = ModelSpec(name="any", source="builtin:oracle", backend="builtin")
     cell = Cell(
         model=model if isinstance(model, ModelSpec) else resolve_model(model, {}, "--model") if model else any_model,
@@ -188,62 +214,43 @@ def limited_products(sweep: Sweep) -> list[str]:
     return list(dict.fromkeys(filter(None, (limit_reason(*product) for product in products))))
 
 
-def _find_measures(value: Any, where: str) -> list[str]:
-    """Return the distinct measures of installed packages; each one must be importable."""
+def _find_measures(names: Iterable[str], where: str) -> dict[str, None]:
     measures = packages.measures()
-    names = dict.fromkeys(find_name(name, measures, "measure", where) for name in as_list(value, "measures", where))
-    return [name for name in names if load_function("measure", name)]
+    return dict.fromkeys(find_name(name, measures, "measure", where) for name in names)
 
 
-def _read_conditions(tables: Any, where: str) -> dict[str, Condition]:
-    def read_table(table: Mapping[str, Any], where: str) -> Condition:
-        if "scenarios" in table:
-            table = {**table, "scenarios": find_scenarios(table["scenarios"], where)}
-        return Condition(**dict(validate_table(OwnCondition, table, where)))
-
-    return read_named_tables(tables, "condition", where, read_table)
+def _read_condition(table: Mapping[str, Any], where: str) -> Condition:
+    condition = dict(validate_table(OwnCondition, table, where))
+    return Condition(**condition | {"scenarios": find_scenarios(condition["scenarios"], where)})
 
 
-def _find_conditions(value: Any, where: str, scenarios: Sequence[str], own: Mapping[str, Condition]) -> list[Condition]:
+def _find_conditions(
+    names: Sequence[str], where: str, scenarios: Sequence[str], own: Mapping[str, Condition]
+) -> list[Condition]:
     """Return the named conditions; ``all`` means the file's own and the paper's that exist for some of the scenarios."""
-    if value == "all":
+    if list(names) == ["all"]:
         conditions = (*CONDITIONS.values(), *own.values())
         return [c for c in conditions if not c.scenarios or set(c.scenarios) & set(scenarios)]
     by_name = {**CONDITIONS, **VARIANTS, **own}
-    names = (find_name(name, by_name, "condition", where) for name in as_list(value, "conditions", where))
-    chosen = [by_name[name] for name in dict.fromkeys(names)]
+    chosen = [by_name[find_name(name, by_name, "condition", where)] for name in dict.fromkeys(names)]
     for condition in chosen:
         if condition.rules:
             find_rules(condition)
     return chosen
 
 
-def _read_protocols(fields: dict[str, Any], where: str) -> None:
-    """Replace the key ``protocol``, a name or a list of them, by the distinct ``protocols``."""
-    if "protocol" in fields and "protocols" in fields:
-        raise SweepError(f"{where}: protocol and protocols are both there; keep protocol")
-    if (names := fields.pop("protocol", fields.get("protocols"))) is not None:
-        fields["protocols"] = list(dict.fromkeys(as_list(names, "protocol", where)))
-
-
-def _read_rules(
-    tables: Any, models: Sequence[ModelSpec], where: str, own: Mapping[str, Condition]
-) -> list[dict[str, Any]]:
-    """Return ``[[only]]`` tables with the names of ``models = "in-history"``; every name must exist."""
-    message = f"{where}: only is written as [[only]] tables with the keys conditions and models"
-    by_name, rules = {model.name: model for model in models}, []
-    for table in require_tables(tables, message):
-        names = table.get("models", [])
-        if names == "in-history":
-            names = [model.name for model in models if model.in_history]
-        names = [find_name(name, by_name, "model", f"{where}: only") for name in as_list(names, "only.models", where)]
-        conditions = _find_conditions(table.get("conditions", []), f"{where}: only", (), own)
-        rules.append({**table, "models": names, "conditions": [condition.name for condition in conditions]})
-    return rules
+def _read_rule(rule: OnlyTable, models: Sequence[ModelSpec], where: str, own: Mapping[str, Condition]) -> Only:
+    by_name, names = {model.name: model for model in models}, rule.models
+    if names == ("in-history",):
+        names = tuple(model.name for model in models if model.in_history)
+    for name in names:
+        find_name(name, by_name, "model", f"{where}: only")
+    conditions = _find_conditions(rule.conditions, f"{where}: only", (), own)
+    return Only(conditions=tuple(condition.name for condition in conditions), models=names)
 
 
 def _check_cells(sweep: Sweep, where: str) -> None:
-    """Check that every condition and model makes a cell, unless a limit excludes it, and that models have distinct names."""
+    """Check that every condition and model makes a cell, unless a limit excludes it."""
     cells = sweep.cells()
     makes_cell = {cell.condition.name for cell in cells} | {cell.model.name for cell in cells}
     limited = [c for c in sweep.conditions if any(limit_reason(m, c, p) for m in sweep.models for p in sweep.protocols)]
@@ -252,40 +259,15 @@ def _check_cells(sweep: Sweep, where: str) -> None:
         reasons = skipped_products(sweep)
         reason = next((reason for reason in reasons if unused[0] in reason.split()), reasons[0])
         raise SweepError(f"{where}: {unused[0]} makes no cell here: {reason}")
-    names = [model.name for model in sweep.models]
-    if duplicates := sorted(name for name in names if names.count(name) > 1):
-        raise SweepError(f"{where}: a model is named twice in models: {duplicates[0]!r}")
 
 
 def _check_keys(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
     """Check that every table of a selection or sampling is for a protocol of the sweep."""
-    kinds = {protocol.is_open_ended for protocol in protocols}
-    if Protocol.MCQA not in protocols and "replicates" in table:
-        raise SweepError(f"{where}: replicates repeat multiple choice, which is not played here; leave them out")
-    keys = [f"{part}.{name}" for part in ("selection", "sampling") for name in _names(table.get(part))]
-    if False not in kinds and (wrong := [key for key in keys if key not in SHARED]):
-        raise SweepError(
-            f"{where}: {wrong[0]} is for multiple choice, which is not played; write open_ended.{wrong[0]}"
-        )
-    open_ended = table.get("open_ended") or {}
-    if True not in kinds and open_ended:
-        key = next(f"{part}.{name}" for part in open_ended for name in [*_names(open_ended[part]), "..."])
-        raise SweepError(
-            f'{where}: open_ended.{key} is for open-ended generation, which is not played; write {key}, or add "oeg" to protocol'
-        )
-
-
-def _names(table: Any) -> list[str]:
-    return list(table) if isinstance(table, dict) else [] if table is None else ["..."]
-
-
-def _check_turn_judge(sweep: Sweep, where: str) -> None:
-    """Check that ``oeg-multi`` has a judge that can read answers while their episodes wait."""
-    if Protocol.OEG_MULTI in sweep.protocols and sweep.judge is None:
-        raise SweepError(
-            f'{where}: protocol = "oeg-multi" needs a judge between turns; add [judge] with a model, or with "rule-judge"'
-        )
-    if sweep.turn_judge and sweep.turn_judge.instruction != "ours":
-        raise SweepError(
-            f'{where}: judge.instruction = "paper" is for one-turn answers; write "ours" for protocol = "oeg-multi"'
-        )
+    # reports compare with the paper's filtered or unfiltered figures, whatever is played
+    keys = [key for key in ("selection", "sampling") if set(table.get(key) or ()) - {"filtered"}]
+    is_open_ended = {protocol.is_open_ended for protocol in protocols}
+    if keys and False not in is_open_ended:
+        key = keys[0]
+        raise SweepError(f"{where}: {key} is for multiple choice, which is not played; write open_ended.{key}")
+    if table.get("open_ended") and True not in is_open_ended:
+        raise SweepError(f'{where}: open_ended is played by protocol = "oeg"; add it, or leave the table out')

@@ -5,14 +5,13 @@ The files of a package are part of the keys of cells that use it.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from envs import SCENARIOS, STEMS
 from envs import installed_scenarios as scenarios
 from envs.installed import Offer, PackageError, load_function, offers
 from sweeps.package_models import BUILTIN
 from sweeps.spec import ModelSpec
-from sweeps.validation import as_list, find_name
+from sweeps.validation import find_name
 from sweeps.values import NAME
 
 SHAPING = ("scenario", "policy", "measure")
@@ -50,12 +49,12 @@ def check_packages(taken: Collection[str]) -> None:
             raise PackageError(f"{offer} needs a name of letters, digits, dots, dashes, plus and underscores")
 
 
-def find_scenarios(value: Any, where: str) -> list[str]:
+def find_scenarios(value: str | Sequence[str], where: str) -> list[str]:
     """Return the distinct short names of scenarios given by short or long names; raises SweepError."""
-    if value == "all":
+    names = [value] if isinstance(value, str) else list(value)
+    if names == ["all"]:
         return list(SCENARIOS)
     short_names = {**{name: name for name in (*SCENARIOS, *scenarios())}, **STEMS}
-    names = as_list(value, "scenarios", where)
     return list(dict.fromkeys(short_names[find_name(name, short_names, "scenario", where)] for name in names))
 
 

@@ -1,6 +1,6 @@
 """Models by name: those that ship, those of ``[[model]]`` tables, and policies of installed packages."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def builtin_backends() -> dict[str, str]:
     return {source: backend for source, backend in backends.items() if source.startswith(BUILTIN)}
 
 
-def read_models(tables: Any, where: str) -> dict[str, ModelSpec]:
+def read_models(tables: Iterable[Mapping[str, Any]], where: str) -> dict[str, ModelSpec]:
     """Return the models of ``[[model]]`` tables by name; raises SweepError."""
     return read_named_tables(tables, "model", where, read_model)
 

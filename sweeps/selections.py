@@ -35,43 +35,40 @@ def _read_selection(table: Any, scenarios: Sequence[str], where: str, key: str) 
     """Return the table with ids by short names; one with a file of ids is unfiltered by default."""
     if not isinstance(table, dict) or not table.keys() & {"ids", "ids_file"}:
         return table
-    if "ids_file" not in table:
-        return {**table, "ids": _by_short_name(table["ids"], scenarios, f"{where}: {key}.ids")}
-    if "ids" in table:
+    if {"ids", "ids_file"} <= table.keys():
         raise SweepError(f"{where}: {key}.ids and {key}.ids_file are both there; keep one")
+    if "ids" in table:
+        if not isinstance(table["ids"], dict):
+            return table
+        ids = _by_short_name(table["ids"], f"{where}: {key}.ids")
+        if foreign := sorted(ids.keys() - set(scenarios)):
+            raise SweepError(
+                f"{where}: {key}.ids: {foreign[0]} is not among the scenarios; add it there, or drop its ids"
+            )
+        return {**table, "ids": ids}
     file_key = f"{where}: {key}.ids_file"
-    ids = {find_scenarios([name], file_key)[0]: numbers for name, numbers in _read_ids(table, where, file_key).items()}
-    if missing := [scenario for scenario in scenarios if not ids.get(scenario)]:
+    ids = _by_short_name(_read_ids(table["ids_file"], where, file_key), file_key)
+    if missing := [scenario for scenario in scenarios if scenario not in ids]:
         raise SweepError(f"{file_key} names no sample of {missing[0]}; leave it out of scenarios, or add its ids there")
     rest = {name: value for name, value in table.items() if name != "ids_file"}
     return {"filtered": False, **rest, "ids": {scenario: ids[scenario] for scenario in scenarios}}
 
 
-def _by_short_name(table: Any, scenarios: Sequence[str], where: str) -> Any:
-    if not isinstance(table, dict):
-        return table
-    ids: dict[str, Any] = {}
-    for name, numbers in table.items():
-        (scenario,) = find_scenarios([name], where)
-        if scenario not in scenarios:
-            raise SweepError(f"{where}: {name} is not among the scenarios of this sweep; add it there, or drop its ids")
-        if scenario in ids or numbers == []:
-            raise SweepError(
-                f"{where}.{name}: {scenario} is named twice or without ids; give at least one id, in one list"
-            )
-        ids[scenario] = numbers
+def _by_short_name(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    names = [find_scenarios([name], where)[0] for name in table]
+    ids = dict(zip(names, table.values(), strict=True))
+    if len(ids) < len(names) or [] in ids.values():
+        raise SweepError(f"{where} names a scenario twice or without ids; give at least one id, in one list")
     return ids
 
 
-def _read_ids(table: Mapping[str, Any], where: str, key: str) -> dict[str, list[int]]:
+def _read_ids(name: Any, where: str, key: str) -> dict[str, list[int]]:
     """Return the ids of the file that a selection names, beside the sweep file or in the working folder."""
-    if not isinstance(name := table["ids_file"], str):
-        raise SweepError(f"{key} = {name!r} must be the name of a JSON file")
-    path = resolve_sweep(Path(where)).parent / name
+    path = resolve_sweep(Path(where)).parent / str(name)
     try:
-        return IDS.validate_json(regular.read_bytes(path if path.exists() else Path(name), LARGEST), strict=True)
+        return IDS.validate_json(regular.read_bytes(path if path.exists() else Path(str(name)), LARGEST), strict=True)
     except FileNotFoundError:
-        remedy = f"`proactive-sweep report DIR --filter 25 --output {shlex.quote(name)}` writes one"
+        remedy = f"`proactive-sweep report DIR --filter 25 --output {shlex.quote(str(name))}` writes one"
         raise SweepError(f"{key}: there is no file {name}; {remedy}") from None
     except OSError as problem:
         raise SweepError(f"{key}: {name} cannot be read: {problem.strerror or problem}") from None

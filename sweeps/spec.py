@@ -155,13 +155,25 @@ class Sweep(Frozen):
     @model_validator(mode="after")
     def _check_tables(self) -> Self:
         """Check what no table can check alone."""
-        names = [condition.name for condition in self.conditions]
+        names, models = [condition.name for condition in self.conditions], [model.name for model in self.models]
+        if len(set(models)) < len(models):
+            raise ValueError(f"a model is named twice in models: {max(models, key=models.count)!r}")
         unpriced = [m.name for m in self.models if m.backend == "openai" and not m.endpoint.cost_known]
         if self.cluster.max_cost is not None and unpriced:
             raise ValueError(f"cluster.max_cost needs prompt_price and reply_price of the endpoint of {unpriced[0]}")
         if self.evidence and (reason := self.evidence.misfit_reason(frozenset(names))):
             raise ValueError(f"evidence: {reason}")
         choice, repeated = Protocol.MCQA in self.protocols, self.replicates != Replicates()
+        if repeated and not choice:
+            raise ValueError("replicates repeat multiple choice, which is not played here; leave them out")
+        if Protocol.OEG_MULTI in self.protocols and self.judge is None:
+            raise ValueError(
+                'protocol = "oeg-multi" needs a judge between turns; add [judge] with a model, or with "rule-judge"'
+            )
+        if self.turn_judge and self.turn_judge.instruction != "ours":
+            raise ValueError(
+                'judge.instruction = "paper" is for one-turn answers; write "ours" for protocol = "oeg-multi"'
+            )
         if self.precision and (reason := self.precision.misfit_reason(choice, repeated, names, len(self.models))):
             raise ValueError(f"precision: {reason}")
         return self

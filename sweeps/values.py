@@ -3,11 +3,15 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 """Names become path segments and MLflow tags: letters, digits, dot, dash, plus, underscore."""
+
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+"""One name or a list of them."""
 
 
 class Frozen(BaseModel):

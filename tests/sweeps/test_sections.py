@@ -100,10 +100,9 @@ def test_an_ids_file_names_samples_of_each_scenario(tmp_path, monkeypatch):
         ({"ids_file": "ids.json"}, "{", "must be JSON"),
         ({"ids_file": "ids.json"}, '{"ROD": [true]}', "lists of whole numbers by scenario"),
         ({"ids_file": "ids.json"}, '{"ROD": [1]}', "QD"),
-        ({"ids_file": 3}, None, "name of a JSON file"),
         ({"ids_file": "ids.json", "ids": {"ROD": [1]}}, None, "keep one"),
         ({"ids": {"CIT": [1]}}, None, "CIT is not among the scenarios"),
-        ({"ids": {"QD": [1], "QuickDraw": [2]}}, None, "QD is named twice"),
+        ({"ids": {"QD": [1], "QuickDraw": [2]}}, None, "names a scenario twice"),
     ],
 )
 def test_wrong_ids_are_a_sentence(selection, content, reason, tmp_path, monkeypatch):
