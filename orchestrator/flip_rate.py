@@ -19,7 +19,7 @@ from orchestrator.datasets.staging import data_folder, pin_data
 from orchestrator.execution.attempt import run
 from orchestrator.execution.score import AttemptOutcome
 from orchestrator.inspection import service_cost
-from orchestrator.merging.reuse import REJECTION_REASONS, reusable_from
+from orchestrator.merging.reuse import REJECTION_REASONS, find_reusable
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.statistics.proportion import proportion_interval
@@ -160,7 +160,7 @@ def compare_repeats(repeats: Repeats) -> tuple[pl.DataFrame, list[str]]:
     rates, notes = [], list[str]()
     for name, sweep in repeats.sweeps():
         pinned = pin_data(sweep)
-        reusable = reusable_from(pinned, build_plan(pinned), str(repeats.folder), repeats.folder)
+        reusable = find_reusable(pinned, build_plan(pinned), str(repeats.folder), repeats.folder, repeats.folder)
         if not reusable.source.own.height and not reusable.left:
             raise RunFolderError(
                 f"{repeats.folder} has no key of this version and data, so differences would not be due to the batch size"

@@ -1,6 +1,5 @@
 """The first step of an attempt, and the state that its steps share: what is pending, and which cells have stopped."""
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,8 +29,6 @@ RECORD = "retried.jsonl"
 """File in the attempt's logs with the rows that ``--retry`` has made pending again."""
 RETRIED = (*ERRORS, *CUT_SHORT)
 """Endings that may be played again: none of them is an answer of the model."""
-
-log = logging.getLogger(__name__)
 
 
 class PreciseStops:
@@ -120,7 +117,10 @@ class AttemptState:
 def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence[tuple[str, Path]]) -> None:
     """Apply reused episodes, retries and waiting commands; then set the pending episodes and the judge, and store the plan."""
     if reuse:
-        _reuse_episodes(state, reuse)
+        from orchestrator.merging.reuse import take_over
+
+        for line in take_over(state.sweep, state.plan, state.store, reuse):
+            state.say(line)
     if retry:
         count = requeue_episodes(state.store, state.plan, state.log.folder, retry)
         state.say(f"{count:,} {' and '.join(retry)} episodes are pending again")
@@ -134,20 +134,6 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
         backlog = state.find_unjudged(judge)
         if backlog or state.playable:
             state.judge_queue = JudgeQueue(judge, state.plan, state.store, backlog)
-
-
-def _reuse_episodes(state: AttemptState, folders: Sequence[tuple[str, Path]]) -> None:
-    from orchestrator.merging import reuse
-
-    sources = reuse.find_reusable(state.sweep, state.plan, state.output, folders)
-    for source in sources:
-        for line in source.lines:
-            state.say(line)
-    episode_count = reuse.store_reused_episodes(state.store, sources)
-    verdict_count = reuse.store_reused_verdicts(state.sweep, state.output, sources)
-    log.info("%d episodes and %d verdicts are reused from other folders", episode_count, verdict_count)
-    if verdict_count:
-        state.say(f"{verdict_count:,} verdicts are reused")
 
 
 def announce(state: AttemptState) -> None:

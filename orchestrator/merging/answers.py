@@ -1,6 +1,7 @@
-"""Chooses episodes and verdicts from several run folders; if answers to a key differ, the preferred folder's is taken.
+"""Takes episodes and verdicts from several run folders, for ``merge`` and for ``run --reuse``: one answer per key.
 
-Two episodes of a key are equal if their ending and all turns are equal; seconds, tokens and cost may differ.
+An answer comes before a failed episode, then the preferred folder, then the order of the folders. Two episodes of a key are
+equal if their ending and all turns are equal; seconds, tokens and cost may differ.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ import polars as pl
 from actors.playing.records import EpisodeBatch
 from envs.types import Ending
 from orchestrator.storage.episode_store import EpisodeStore, options, turns
-from orchestrator.storage.run_folder import planned_episodes
-from orchestrator.storage.verdict_store import verdicts
+from orchestrator.storage.verdict_store import VerdictStore, verdicts
 
 ANSWER = ["ending", "correct", "sample_id", "seed", "turns"]
 """Columns of an episode that must be equal in equal episodes."""
@@ -31,46 +31,28 @@ class Source:
 
     folder: Path
     name: str
+    """The folder as typed."""
     own: pl.DataFrame
     """The episodes to take (columns ``EPISODES``)."""
     agreed: pl.DataFrame
     """``own``, and the episodes that equal one taken from another folder: their verdicts count, too."""
 
-    @classmethod
-    def of(cls, folder: Path, name: str) -> Source:
-        """Read a run folder, at first with all its episodes to take; raises RunFolderError."""
-        planned = planned_episodes(folder).unique("key", keep="first", maintain_order=True).collect()
-        return cls(folder, name, planned, planned)
 
+def assign_episodes(sources: Sequence[Source], prefer: int = 0) -> tuple[list[str], int]:
+    """Assign each key to one source; return the keys whose answers differ, and how many failed episodes an answer replaces.
 
-@dataclass(frozen=True)
-class Conflict:
-    """The keys of episodes, or of verdicts, that differ between folders."""
-
-    kind: str
-    """``episode`` or ``verdict``."""
-    keys: tuple[str, ...]
-    taken: str
-    """The folder whose answers are taken; empty if none was preferred."""
-
-
-def assign_episodes(sources: Sequence[Source], prefer: int | None = None) -> tuple[list[Conflict], int]:
-    """Assign each key to one source (``Source.own``): an answer before a failed episode, then the one that is preferred.
-
-    ``prefer`` is the index of a source; without it, differing answers are conflicts that nobody decides. Returns the conflicts,
-    and the number of failed episodes that an answer replaces.
+    ``prefer`` is the index of the preferred source.
     """
     columns = (pl.struct(*ANSWER).hash().alias("answer"), (pl.col("ending") == Ending.FAILED).alias("failed"))
     rows = _join_sources([source.own.select("key", *columns) for source in sources])
-    shared = rows.filter(pl.col("key").is_duplicated()).select("key").unique().lazy()
-    played = [turns(source.folder).join(shared, on="key", how="semi") for source in sources]
+    shared = rows.filter(pl.col("key").is_duplicated()).select("key").unique()
+    played = [_rows_of_keys(turns(source.folder), shared) for source in sources]
     hashed = [turn_rows.select("key", pl.struct(pl.all()).hash().alias("played")) for turn_rows in played]
-    replies = _join_sources([turn_rows.group_by("key").agg(pl.col("played").sort()).collect() for turn_rows in hashed])
-    rows = rows.join(replies, on=["key", "source"], how="left").sort(
-        "failed", pl.col("source").ne_missing(prefer), "source"
-    )
-    best = rows.unique("key", keep="first", maintain_order=True)
-    rows = rows.join(best, on="key", suffix="_taken", maintain_order="left")
+    replies = _join_sources([turn_rows.group_by("key").agg(pl.col("played").sort()) for turn_rows in hashed])
+    rows = rows.join(replies, on=["key", "source"], how="left")
+    rows = rows.sort("failed", pl.col("source") != prefer, "source")
+    taken = rows.unique("key", keep="first", maintain_order=True)
+    rows = rows.join(taken, on="key", suffix="_taken", maintain_order="left")
     is_taken = pl.col("source") == pl.col("source_taken")
     is_equal = pl.all_horizontal(pl.col(name).eq_missing(pl.col(f"{name}_taken")) for name in ("answer", "played"))
     agrees = is_taken | (is_equal & ~pl.col("failed"))
@@ -79,33 +61,17 @@ def assign_episodes(sources: Sequence[Source], prefer: int | None = None) -> tup
         source.agreed = _keep_keys(source.own, of_source.filter(agrees))
         source.own = _keep_keys(source.own, of_source.filter(is_taken))
     replaced = rows.filter(pl.col("failed") & ~pl.col("failed_taken"))["key"].n_unique()
-    return _list_conflicts(rows.filter(~agrees & ~pl.col("failed")), "episode", sources, prefer), replaced
+    return rows.filter(~agrees & ~pl.col("failed"))["key"].unique().sort().to_list(), replaced
 
 
-def merge_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tuple[pl.DataFrame, list[Conflict]]:
-    """Return one verdict per judge and taken answer, and the conflicts; an unreadable verdict gives way to a readable one."""
+def merge_verdicts(sources: Sequence[Source], prefer: int = 0) -> tuple[pl.DataFrame, list[str]]:
+    """Return one verdict per judge and taken answer, a readable one if possible, and the keys whose verdicts differ."""
     rows = _join_sources([_rows_of_keys(verdicts(source.folder), source.agreed) for source in sources])
-    rows = rows.sort(pl.col("aggregate").is_null(), pl.col("source").ne_missing(prefer), "source", maintain_order=True)
+    rows = rows.sort(pl.col("aggregate").is_null(), pl.col("source") != prefer, "source", maintain_order=True)
     taken = rows.unique(JUDGED, keep="first", maintain_order=True)
     readable = rows.filter(pl.col("aggregate").is_not_null())
     differing = readable.join(taken, on=[*JUDGED, *BITS], how="anti", nulls_equal=True)
-    differing = differing.join(taken.select(*JUDGED, pl.col("source").alias("source_taken")), on=JUDGED)
-    return taken.drop("source"), _list_conflicts(differing, "verdict", sources, prefer)
-
-
-def _join_sources(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return the rows of all sources; column ``source`` is the index of each row's source."""
-    return pl.concat([rows.with_columns(pl.lit(number).alias("source")) for number, rows in enumerate(frames)])
-
-
-def _list_conflicts(
-    differing: pl.DataFrame, kind: str, sources: Sequence[Source], prefer: int | None
-) -> list[Conflict]:
-    """Return the rows that differ from the row taken of ``source_taken``: those that the preferred folder decides, and others."""
-    decided = pl.col("source_taken").eq_missing(prefer)
-    taken = "" if prefer is None else sources[prefer].name
-    keys = {name: differing.filter(rule)["key"].unique().sort() for name, rule in ((taken, decided), ("", ~decided))}
-    return [Conflict(kind, tuple(of_kind), name) for name, of_kind in keys.items() if len(of_kind)]
+    return taken.drop("source"), differing["key"].unique().sort().to_list()
 
 
 def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
@@ -118,11 +84,18 @@ def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
             turn_rows = _rows_of_keys(turns(source.folder), chunk)
             complete = _keep_keys(chunk, complete_episodes(chunk, turn_rows))
             option_rows = _rows_of_keys(options(source.folder), complete)
-            tables = [
-                rows.to_dict(as_series=False) for rows in (complete, _keep_keys(turn_rows, complete), option_rows)
-            ]
-            store.append(EpisodeBatch([], tables[0], tables[1], options=tables[2]))
+            frames = (complete, _keep_keys(turn_rows, complete), option_rows)
+            played, turn_columns, option_columns = (rows.to_dict(as_series=False) for rows in frames)
+            store.append(EpisodeBatch([], played, turn_columns, options=option_columns))
     store.flush()
+
+
+def write_verdicts(folder: Path, rows: pl.DataFrame) -> None:
+    """Write verdicts (``VERDICTS``) on stored episodes."""
+    if rows.height:
+        store = VerdictStore(folder)
+        store.append(rows.to_dict(as_series=False))
+        store.flush()
 
 
 def complete_episodes(rows: pl.DataFrame, turn_rows: pl.DataFrame) -> pl.DataFrame:
@@ -130,6 +103,11 @@ def complete_episodes(rows: pl.DataFrame, turn_rows: pl.DataFrame) -> pl.DataFra
     counts = turn_rows.group_by("key").agg(pl.col("turn").n_unique().alias("rows"))
     expected = pl.col("turns").cast(pl.Int64) - (pl.col("ending") == Ending.OVERFLOW).cast(pl.Int64)
     return rows.join(counts, on="key", how="left").filter(pl.col("rows").fill_null(0) == expected).select("key")
+
+
+def _join_sources(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the rows of all sources; column ``source`` is the index of each row's source."""
+    return pl.concat([rows.with_columns(pl.lit(number).alias("source")) for number, rows in enumerate(frames)])
 
 
 def _keep_keys(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:

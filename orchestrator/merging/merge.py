@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
-from shutil import rmtree
 
 import polars as pl
 
 from actors.text.printable import list_first
 from envs.errors import RunFolderError
 from envs.plural import pluralize
-from orchestrator.merging.answers import Conflict, Source, assign_episodes, merge_verdicts, write_episodes
+from orchestrator.merging.answers import Source, assign_episodes, merge_verdicts, write_episodes, write_verdicts
 from orchestrator.report.measures.result_columns import add_measures
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import score, write_results
@@ -23,7 +22,6 @@ from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage import checksums, loaded_weights, lock, run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore, episodes
-from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.spec import Sweep
 
 log = logging.getLogger(__name__)
@@ -32,6 +30,20 @@ RECORD = "merged.json"
 """The file in the new folder with the counts per folder and the conflicts."""
 MAX_KEYS = 5
 """Largest number of keys per conflict in an error message."""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The keys of episodes, or of verdicts, that differ between folders."""
+
+    kind: str
+    """``episode`` or ``verdict``."""
+    keys: list[str]
+    taken: str
+    """The preferred folder."""
+
+    def __str__(self) -> str:
+        return f"{pluralize(len(self.keys), self.kind)} ({list_first(self.keys, MAX_KEYS)})"
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class MergeSummary:
     """Number of failed episodes that were replaced by another folder's answer."""
     verdicts: int
     """Number of verdicts in the new folder."""
-    conflicts: tuple[Conflict, ...]
+    conflicts: list[Conflict]
     pending: int
     """Number of planned episodes that none of the folders has."""
 
@@ -58,7 +70,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     names = [*map(str, folders)]
     if prefer and prefer not in names:
         raise RunFolderError(f"--prefer {prefer} is not one of the merged folders; type one of {', '.join(names)}")
-    preferred = names.index(prefer) if prefer else None
+    preferred = names.index(prefer) if prefer else 0
     sums = [checksums.read_sums(folder) for folder in folders]  # before the check of the locks, to miss no change
     _check_folders(folders, into)
     sweep = _merge_sweeps(folders)
@@ -67,29 +79,25 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     if len(left_out) > 1:
         raise RunFolderError("the folders skipped different bad lines of their data, so their plans differ")
     planned, keys = _merge_plans(folders)
-    sources = [Source.of(folder, name) for folder, name in zip(folders, names, strict=True)]
-    conflicts, gave_way = assign_episodes(sources, preferred)
-    merged_rows, differing = merge_verdicts(sources, preferred)
-    conflicts += differing
-    if undecided := [_describe(conflict) for conflict in conflicts if not conflict.taken]:
-        raise RunFolderError(
-            f"the folders differ in {' and in '.join(undecided)}: choose one with --prefer DIR; nothing was written"
-        )
-    is_new = not into.exists()
+    sources = [_read_source(folder) for folder in folders]
+    differing, gave_way = assign_episodes(sources, preferred)
+    judged, differing_verdicts = merge_verdicts(sources, preferred)
+    conflicts = [Conflict("episode", differing, prefer), Conflict("verdict", differing_verdicts, prefer)]
+    conflicts = [conflict for conflict in conflicts if conflict.keys]
+    if conflicts and not prefer:
+        listed = " and in ".join(map(str, conflicts))
+        raise RunFolderError(f"the folders differ in {listed}: choose one with --prefer DIR; nothing was written")
     with disk_errors(into), run_folder.claim(into, sweep, left_out=next(iter(left_out))):
         run_folder.write_plan(into, planned, keys)
         if weights:
             checksums.write(into / loaded_weights.FILE, run_folder.to_json(weights))
-        _write_store(sources, merged_rows, into)
-        for folder, before in zip(folders, sums, strict=True):
-            if checksums.read_sums(folder) != before:  # a driver writes them before each new part
-                if is_new:
-                    rmtree(into)
-                raise RunFolderError(f"{folder} is being written; wait for its driver, or stop it")
+        _write_episodes(sources, into)
+        write_verdicts(into, judged)
         taken = {source.name: source.own.height for source in sources}
-        if (stored := episodes(into).select(pl.len()).collect().item()) != sum(taken.values()):
-            raise RunFolderError(f"{into} has only {stored:,} episodes after the merge; delete it and merge again")
-        summary = MergeSummary(taken, gave_way, merged_rows.height, tuple(conflicts), keys.len() - stored)
+        stored = episodes(into).select(pl.len()).collect().item()
+        if stored != sum(taken.values()) or [*map(checksums.read_sums, folders)] != sums:
+            raise RunFolderError(f"a folder was written while it was merged; delete {into} and merge again")
+        summary = MergeSummary(taken, gave_way, judged.height, conflicts, keys.len() - stored)
         checksums.write(into / RECORD, run_folder.to_json(asdict(summary)))
         write_results(into, _result_rows(into, planned))
     return summary
@@ -102,12 +110,8 @@ def describe_merge(summary: MergeSummary) -> list[str]:
         lines.append(pluralize(summary.verdicts, "verdict"))
     if summary.gave_way:
         lines.append(f"{pluralize(summary.gave_way, 'failed episode')} replaced by another folder's answer")
-    lines += [f"{_describe(conflict)} differed: took those of {conflict.taken}" for conflict in summary.conflicts]
+    lines += [f"{conflict} differed: took those of {conflict.taken}" for conflict in summary.conflicts]
     return [*lines, f"{pluralize(summary.pending, 'planned episode')} pending; details: {RECORD}"]
-
-
-def _describe(conflict: Conflict) -> str:
-    return f"{pluralize(len(conflict.keys), conflict.kind)} ({list_first(conflict.keys, MAX_KEYS)})"
 
 
 def _check_folders(folders: Sequence[Path], into: Path) -> None:
@@ -176,17 +180,19 @@ def _merge_plans(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:
     return cells, all_keys
 
 
-def _write_store(sources: Sequence[Source], merged_rows: pl.DataFrame, into: Path) -> None:
+def _read_source(folder: Path) -> Source:
+    """Read the planned episodes of a folder, at first all of them to be taken."""
+    planned = run_folder.planned_episodes(folder).unique("key", keep="first", maintain_order=True).collect()
+    return Source(folder, str(folder), planned, planned)
+
+
+def _write_episodes(sources: Sequence[Source], into: Path) -> None:
     store = EpisodeStore(into)
     try:
         write_episodes(store, sources)
         store.compact()
     finally:
         store.close()
-    if merged_rows.height:
-        verdict_store = VerdictStore(into)
-        verdict_store.append(merged_rows.to_dict(as_series=False))
-        verdict_store.flush()
 
 
 def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:

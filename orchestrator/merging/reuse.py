@@ -1,7 +1,6 @@
-"""Reuses episodes and verdicts of other run folders that have the same keys.
+"""Reuses episodes and verdicts of other run folders that have the same keys (``run --reuse``).
 
-An episode is taken from the first folder that has it. It stays pending if it has failed or is damaged there, or if its
-backend, weights or pictures may differ (``REJECTION_REASONS``).
+An episode stays pending if it has failed there, or if its backend, weights or pictures may differ (``REJECTION_REASONS``).
 """
 
 from collections import Counter
@@ -18,23 +17,17 @@ from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
 from envs.plural import pluralize
 from envs.types import Ending
-from orchestrator.datasets.sources import parse_address
-from orchestrator.merging.answers import Source, complete_episodes, merge_verdicts, write_episodes
+from orchestrator.merging.answers import Source, assign_episodes, merge_verdicts, write_episodes, write_verdicts
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import stored_episodes
-from orchestrator.planning.pictures import ShownPictures
 from orchestrator.planning.plan import Plan
 from orchestrator.storage import lock, reused, run_folder
-from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.loaded_weights import LoadedWeights
-from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.spec import Sweep
 
-PLANNED_COLUMNS = ["key", "cell", "model", "scenario", "condition", "protocol", "sample_id", "seed"]
-"""Columns of an episode that the plan determines."""
 REJECTION_REASONS = {
     "failed": "failed there",
-    "damaged": "are incomplete or not of this plan",
     "engine": "were played by another backend",
     "weights": "were played with other weights than this run's or this machine's",
     "pictures": "may have had other pictures",
@@ -46,7 +39,7 @@ KEY_SETTINGS = ("sampling.", "seed ", "open_ended.sampling.", "models.", "condit
 
 @dataclass(frozen=True)
 class Reusable:
-    """The episodes to take from one folder."""
+    """The episodes that may be taken from one folder."""
 
     source: Source
     left: Counter[str]
@@ -59,132 +52,78 @@ class Reusable:
         """Yield lines that say how many episodes are taken, and how many are not, with the reason."""
         reasons = f": {list_first(self.differs, separator='; ')}" if self.differs else ""
         yield f"{pluralize(self.source.own.height, 'episode')} of {self.source.name} can be reused{reasons}"
-        yield from (
-            f"{count:,} of {self.source.name} {REJECTION_REASONS[reason]}: not taken"
-            for reason, count in self.left.items()
-        )
+        for reason, count in self.left.items():
+            yield f"{count:,} of {self.source.name} {REJECTION_REASONS[reason]}: not taken"
 
 
-def find_reusable(sweep: Sweep, plan: Plan, output: Path, folders: Sequence[tuple[str, Path]]) -> list[Reusable]:
-    """Find the planned episodes that the run folder ``output`` lacks and one of ``folders`` (name as typed, path) has.
+def take_over(sweep: Sweep, plan: Plan, store: EpisodeStore, folders: Sequence[tuple[str, Path]]) -> Iterator[str]:
+    """Store the planned episodes that a run lacks and one of ``folders`` (name as typed, path) has, and their verdicts.
 
-    The data of ``sweep`` must be pinned (``staging.pin_data``). Raises RunFolderError if a folder has no run or is ``output``.
+    Yields lines about each folder. After a crash, call it again to store the rest. Raises RunFolderError if a folder has no run
+    or is the run's own.
     """
-    wanted = _planned_rows(plan)
-    if (output / "episodes").is_dir():
-        wanted = wanted.join(stored_episodes(plan, output).select("key").collect(), on="key", how="anti")
-    sources = []
+    stored = stored_episodes(plan, store.folder).select("key").collect()
+    found = []
     for name, folder in folders:
-        if lock.real_path(folder) == lock.real_path(output):
+        if lock.real_path(folder) == lock.real_path(store.folder):
             raise RunFolderError(
                 f"--reuse {name} is the run's own folder; remove it: stored episodes are never replayed"
             )
-        reusable = _find_in_folder(sweep, plan, wanted, name, folder, output)
-        wanted = wanted.join(reusable.source.own, on="key", how="anti", maintain_order="left")
-        sources.append(reusable)
-    return sources
+        found.append(find_reusable(sweep, plan, name, folder, store.folder, stored))
+    sources = [reusable.source for reusable in found]
+    assign_episodes(sources)
+    _record(store.folder, [(source, source.own.with_columns(judge=pl.lit(None, pl.String))) for source in sources])
+    write_episodes(store, sources)
+    for reusable in found:
+        yield from reusable.lines
+    if sweep.judge is not None and sweep.is_judged:
+        yield from _take_verdicts(store.folder, judge_key(sweep.judge), sources)
 
 
-def reusable_from(sweep: Sweep, plan: Plan, name: str, folder: Path) -> Reusable:
-    """Return all planned episodes that can be reused from a folder; raises RunFolderError if it has no run."""
-    return _find_in_folder(sweep, plan, _planned_rows(plan), name, folder, folder)
-
-
-def store_reused_episodes(store: EpisodeStore, reusables: Sequence[Reusable]) -> int:
-    """Store the episodes and return their number; after a crash, call it again to store the rest."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    for reusable in reusables:
-        if reusable.source.own.height:
-            rows = reusable.source.own.select("key", pl.lit(None, pl.String).alias("judge"), "cell")
-            reused.record_reused(store.folder, _reuse_records(rows, reusable, now))
-            write_episodes(store, [reusable.source])
-    return sum(reusable.source.own.height for reusable in reusables)
-
-
-def store_reused_verdicts(sweep: Sweep, folder: Path, reusables: Sequence[Reusable]) -> int:
-    """Store the verdicts that the sweep's judge gave on equal answers in other folders; return their number."""
-    if not sweep.is_judged or sweep.judge is None:
-        return 0
-    judge, now, taken = judge_key(sweep.judge), datetime.now(UTC).isoformat(timespec="seconds"), 0
-    for reusable in reusables:
-        read = verdicts(folder).filter(pl.col("judge") == judge).select("key")
-        equal_turns = turns(folder).join(turns(reusable.source.folder), on=["key", "turn", "reply"], how="semi")
-        unread = equal_turns.join(read, on="key", how="anti").select("key").unique().collect()
-        rows, _ = merge_verdicts([Source(reusable.source.folder, reusable.source.name, unread, unread)])
+def _take_verdicts(folder: Path, judge: str, sources: Sequence[Source]) -> Iterator[str]:
+    """Store the verdicts of this judge on the episodes that were taken."""
+    for source in sources:
+        rows, _ = merge_verdicts([source])
         rows = rows.filter((pl.col("judge") == judge) & pl.col("aggregate").is_not_null())
+        _record(folder, [(source, rows)])
+        write_verdicts(folder, rows)
         if rows.height:
-            reused.record_reused(folder, _reuse_records(rows.select("key", "judge", "cell"), reusable, now))
-            verdict_store = VerdictStore(folder)
-            verdict_store.append(rows.to_dict(as_series=False))
-            verdict_store.flush()
-            taken += rows.height
-    return taken
+            yield f"{pluralize(rows.height, 'verdict')} of {source.name} reused"
 
 
-def _reuse_records(rows: pl.DataFrame, reusable: Reusable, now: str) -> pl.DataFrame:
-    return rows.with_columns(pl.lit(redact_address(reusable.source.name)).alias("folder"), pl.lit(now).alias("taken"))
+def _record(folder: Path, taken: Sequence[tuple[Source, pl.DataFrame]]) -> None:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    for source, rows in taken:
+        if rows.height:
+            names = {"folder": pl.lit(redact_address(source.name)), "taken": pl.lit(now)}
+            reused.record_reused(folder, rows.select("key", "judge", "cell", **names))
 
 
-def _planned_rows(plan: Plan) -> pl.DataFrame:
-    """Return one row per planned episode: ``ordinal`` and ``PLANNED_COLUMNS``."""
-    rows = []
-    for index, cell in enumerate(plan.cells):
-        names = (cell.key, cell.model.name, cell.scenario, cell.condition.name, cell.protocol.value)
-        for key, sample in zip(plan.keys(index), plan.cell_samples(cell), strict=True):
-            rows.append((key, *names, sample.id, plan.episode_seed(sample, cell.condition)))
-    schema = {name: pl.Int64 if name in ("sample_id", "seed") else pl.String for name in PLANNED_COLUMNS}
-    return pl.DataFrame(rows, schema=schema, orient="row").with_row_index("ordinal")
+def find_reusable(
+    sweep: Sweep, plan: Plan, name: str, folder: Path, output: Path, stored: pl.DataFrame | None = None
+) -> Reusable:
+    """Return the planned episodes of a folder that may be taken, except those ``stored`` in the run folder ``output``.
 
-
-def _find_in_folder(sweep: Sweep, plan: Plan, wanted: pl.DataFrame, name: str, folder: Path, output: Path) -> Reusable:
+    The data of ``sweep`` must be pinned (``staging.pin_data``). Raises RunFolderError if the folder has no run.
+    """
     old = run_folder.stored_sweep(folder)
-    rows = episodes(folder).join(wanted.lazy().select("key"), on="key", how="semi", maintain_order="left").collect()
-    left = Counter[str]()
-
-    def keep(rows: pl.DataFrame, reason: str, good: pl.DataFrame) -> pl.DataFrame:
-        matching = rows.join(good, on="key", how="semi", maintain_order="left")
-        left.update({reason: rows.height - matching.height} if matching.height < rows.height else {})
-        return matching
-
-    rows = keep(
-        rows, "damaged", rows.join(wanted, on=PLANNED_COLUMNS, how="semi").filter(pl.col("ending").is_in([*Ending]))
-    )
-    rows = keep(rows, "failed", rows.filter(pl.col("ending") != Ending.FAILED))
-    turn_rows = turns(folder).join(rows.lazy().select("key"), on="key", how="semi").select("key", "turn").collect()
-    rows = keep(rows, "damaged", complete_episodes(rows, turn_rows))
+    numbered = [pair for index in range(len(plan.cells)) for pair in plan.numbered_keys(index)]
+    wanted = pl.DataFrame(numbered, schema={"ordinal": pl.Int64, "key": pl.String}, orient="row")
+    wanted = wanted if stored is None else wanted.join(stored, on="key", how="anti")
+    rows = episodes(folder).join(wanted.lazy(), on="key", maintain_order="left").collect()
     backends = {model.name: model.backend for model in old.models}
-    same_backend = [model.name for model in sweep.models if backends.get(model.name) == model.backend]
-    rows = keep(rows, "engine", rows.filter(pl.col("model").is_in(same_backend)))
     own_weights, weights = LoadedWeights(output), LoadedWeights(folder)
-    other = [m.name for m in sweep.models if weights.mismatch(m) or own_weights.differs_from(weights, m)]
-    rows = keep(rows, "weights", rows.filter(~pl.col("model").is_in(other)))
-    planned = wanted.join(rows, on="key", how="semi")
-    rows = keep(rows, "pictures", _episodes_with_same_pictures(sweep, old, plan, folder, planned))
-    changed = (
-        [] if rows.height or left else run_folder.differences(run_folder.settings(old), run_folder.settings(sweep))
-    )
-    differs = tuple(line for line in changed if line.startswith(KEY_SETTINGS))
-    return Reusable(Source(folder, name, rows, rows), left, differs)
-
-
-def _episodes_with_same_pictures(
-    sweep: Sweep, old: Sweep, plan: Plan, folder: Path, rows: pl.DataFrame
-) -> pl.DataFrame:
-    """Return the keys of episodes whose pictures are all known to be unchanged since the other run."""
-    location, pictures_shown = parse_address(sweep.data), ShownPictures(plan)
-    if location is not None and location.scheme == "hf" and location.fixed and sweep.data == old.data:
-        return rows.select("key")  # both runs used the same commit, which never changes
-    tasks = [plan.task(ordinal) for ordinal in rows["ordinal"]]
-    paths = [pictures_shown.paths(plan.cells[index], sample) for index, sample in tasks]
-    unchanged = (
-        _unchanged_pictures(sweep, folder, sorted(frozenset().union(*paths))) if location is None else frozenset[str]()
-    )
-    return rows.filter(pl.Series([needed <= unchanged for needed in paths], dtype=pl.Boolean)).select("key")
-
-
-def _unchanged_pictures(sweep: Sweep, folder: Path, paths: Sequence[str]) -> frozenset[str]:
-    """Return the pictures that have not changed since the run in ``folder``."""
-    earlier = pictures.read_pictures(folder)
-    recorded = [path for path in paths if path in earlier]
-    now = pictures.scan_pictures(Path(sweep.data), recorded, earlier)
-    return frozenset(picture.path for picture in now if picture.sum == earlier[picture.path].sum != pictures.CHANGED)
+    other_engine = [model.name for model in sweep.models if backends.get(model.name) != model.backend]
+    other_weights = [m.name for m in sweep.models if weights.mismatch(m) or own_weights.differs_from(weights, m)]
+    same_pictures = pictures.find_unchanged(sweep, old, plan, folder, rows["ordinal"].to_list())
+    reason = (
+        pl.when(ending=Ending.FAILED).then(pl.lit("failed"))
+        .when(pl.col("model").is_in(other_engine)).then(pl.lit("engine"))
+        .when(pl.col("model").is_in(other_weights)).then(pl.lit("weights"))
+        .when(~pl.col("ordinal").is_in(same_pictures)).then(pl.lit("pictures"))
+    )  # fmt: skip
+    rows = rows.with_columns(left=reason)
+    own = rows.filter(pl.col("left").is_null()).drop("left", "ordinal")
+    settings = () if rows.height else run_folder.differences(run_folder.settings(old), run_folder.settings(sweep))
+    differs = tuple(line for line in settings if line.startswith(KEY_SETTINGS))
+    return Reusable(Source(folder, name, own, own), Counter(rows["left"].drop_nulls()), differs)

@@ -5,7 +5,7 @@ episodes may have shown either version.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -21,10 +21,11 @@ from envs import regular
 from envs.check import reachable_pictures
 from envs.render import LARGEST_FILE
 from envs.types import Sample
+from orchestrator.datasets.sources import parse_address
 from orchestrator.planning.plan import Plan
 from orchestrator.storage import checksums
 from orchestrator.storage.schemas import UNREADABLE
-from sweeps.spec import Cell
+from sweeps.spec import Cell, Sweep
 
 FILE = "pictures.parquet"
 THREADS = 8
@@ -119,6 +120,23 @@ def scan_pictures(data: Path, paths: Iterable[str], previous: Mapping[str, Pictu
     """Yield the current state of each picture; a file that is unchanged since ``previous`` (path -> picture) is not read."""
     with ThreadPoolExecutor(THREADS) as pool:
         yield from pool.map(lambda path: _scan_picture(data, path, previous.get(path)), paths)
+
+
+def find_unchanged(sweep: Sweep, old: Sweep, plan: Plan, folder: Path, ordinals: Sequence[int]) -> list[int]:
+    """Return the ordinals of episodes whose pictures are all known to be unchanged since the run of ``old`` in ``folder``."""
+    location, shown = parse_address(sweep.data), ShownPictures(plan)
+    if location is not None and location.scheme == "hf" and location.fixed and sweep.data == old.data:
+        return list(ordinals)  # both runs used the same commit, which never changes
+    paths = {
+        ordinal: shown.paths(plan.cells[index], sample)
+        for ordinal in ordinals
+        for index, sample in [plan.task(ordinal)]
+    }
+    earlier = read_pictures(folder) if location is None else {}
+    recorded = sorted(frozenset[str]().union(*paths.values()) & earlier.keys())
+    now = scan_pictures(Path(sweep.data), recorded, earlier)
+    unchanged = {picture.path for picture in now if picture.sum == earlier[picture.path].sum != CHANGED}
+    return [ordinal for ordinal, needed in paths.items() if needed <= unchanged]
 
 
 def record_pictures(folder: Path, data: Path, paths: Iterable[str], stop: Event) -> None:

@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 from envs.errors import RunFolderError
-from orchestrator.merging.answers import Conflict, Source, complete_episodes, merge_verdicts
-from orchestrator.merging.merge import _merge_plans
+from orchestrator.merging.answers import complete_episodes, merge_verdicts
+from orchestrator.merging.merge import _merge_plans, _read_source
 from orchestrator.storage import run_folder
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
 
@@ -29,10 +29,10 @@ def judged(demo_data, tmp_path):
     folders = [play_sweep(tmp_path / name, spec) for name in ("one", "two")]
     for folder in folders:
         judge_answers(folder, spec, spec.judge, Baseline("rule-judge"))
-    return [Source.of(folder, folder.name) for folder in folders]
+    return [_read_source(folder) for folder in folders]
 
 
-def rewrite(source: Source, **columns) -> None:
+def rewrite(source, **columns) -> None:
     (part,) = (source.folder / "verdicts").glob("*.parquet")
     replace_part(pl.read_parquet(part).sort("key").with_columns(**columns), part)
 
@@ -53,9 +53,9 @@ def test_a_parsed_verdict_comes_before_an_unparsed_one_and_the_preferred_before_
 
     odd = pl.col("key") == keys[5]
     rewrite(two, category=pl.when(odd).then(~pl.col("category")).otherwise("category"), seconds=pl.lit(9.0))
-    for prefer, name, seconds in ((None, "", 1), (0, "one", 1), (1, "two", 10)):
+    for prefer, seconds in ((0, 1), (1, 10)):
         rows, conflicts = merge_verdicts(judged, prefer)
-        assert conflicts == [Conflict("verdict", (keys[5],), name)]
+        assert conflicts == [keys[5]]
         assert (rows["seconds"] == 9.0).sum() == seconds, "one's unread one is two's, or all are"
 
 

@@ -48,9 +48,7 @@ def play_attempt(folder, spec, others=(), only=None):
         run_folder.write_plan(folder, planned_rows(plan), plan.all_keys())
         store = EpisodeStore(folder)
         try:
-            reusable = reuse.find_reusable(spec, plan, folder, [(str(source), source) for source in others])
-            reuse.store_reused_episodes(store, reusable)
-            reuse.store_reused_verdicts(spec, folder, reusable)
+            list(reuse.take_over(spec, plan, store, [(str(source), source) for source in others]) if others else ())
             reused.drop_unstored(folder)
         finally:
             store.close()
@@ -102,7 +100,7 @@ def test_shared_keys_are_never_played(demo_data, old, tmp_path):
 )
 def test_only_equal_keys_are_shared(demo_data, old, tmp_path, change, shared):
     spec = build_sweep(demo_data, ["zero-shot", "hint"], **change)
-    (reusable,) = reuse.find_reusable(spec, build_plan(spec), tmp_path / "new", [("old", old)])
+    reusable = reuse.find_reusable(spec, build_plan(spec), "old", old, tmp_path / "new")
     assert reusable.source.own.height == shared
     line = next(reusable.lines)
     assert ("this sweep says" in line) == (not shared and "'vllm'" not in str(change)), line
@@ -122,9 +120,9 @@ def test_episodes_of_other_weights_are_not_taken(demo_data, old, tmp_path):
     new.mkdir()
     (model,) = (model for model in asked.models if model.name == "vlm")
     LoadedWeights(old).add(model, "1" * 40)
-    (same,) = reuse.find_reusable(asked, build_plan(asked), new, [("old", old)])
+    same = reuse.find_reusable(asked, build_plan(asked), "old", old, new)
     LoadedWeights(new).add(model, "2" * 40)
-    (other,) = reuse.find_reusable(asked, build_plan(asked), new, [("old", old)])
+    other = reuse.find_reusable(asked, build_plan(asked), "old", old, new)
 
     assert same.source.own.height == 20 and not same.left
     assert other.source.own.height == 0 and other.left == {"weights": 20}
@@ -140,45 +138,29 @@ def test_changed_pictures_are_replayed_and_moved_data_are_not(demo_data, tmp_pat
     moved = shutil.copytree(data_folder, tmp_path / "moved")
     for folder in (data_folder, moved):
         spec = build_sweep(folder, ["zero-shot", "icl-1"])
-        (reusable,) = reuse.find_reusable(spec, build_plan(spec), tmp_path / "new", [("old", old)])
+        reusable = reuse.find_reusable(spec, build_plan(spec), "old", old, tmp_path / "new")
         played_again = set(content(old)[0]["key"]) - set(reusable.source.own["key"])
         assert rows["key"][0] in played_again and reusable.left["pictures"] == len(played_again) < 40
         assert any("/icl-1/" in key for key in played_again), "an example shows it too"
 
     baseline = build_sweep(data_folder, models=["uniform"])
     play_attempt(tmp_path / "policy", baseline)
-    (reusable,) = reuse.find_reusable(
-        baseline, build_plan(baseline), tmp_path / "new", [("policy", tmp_path / "policy")]
-    )
+    reusable = reuse.find_reusable(baseline, build_plan(baseline), "policy", tmp_path / "policy", tmp_path / "new")
     assert reusable.source.own.height == 20, "a policy sees no pictures"
 
 
-def edit_table(folder, table, expression):
-    for part in (folder / table).glob("*.parquet"):
-        replace_part(pl.read_parquet(part).with_columns(expression), part)
-
-
-def test_failed_foreign_and_torn_episodes_are_played(demo_data, old, tmp_path):
+def test_failed_and_torn_episodes_are_played(demo_data, old, tmp_path):
     keys = content(old)[0]["key"].to_list()
-    at = pl.col("key")
-    edit_table(old, "episodes", [
-        pl.when(at == keys[0]).then(pl.lit("failed")).otherwise("ending").alias("ending"),
-        pl.when(at == keys[1]).then(7).otherwise("seed").alias("seed"),
-        pl.when(at == keys[2]).then(pl.lit("else/ROD/hint")).otherwise("cell").alias("cell"),
-        pl.when(at == keys[3]).then(9).otherwise("turns").cast(pl.Int32).alias("turns"),
-    ])  # fmt: skip
+    failed = pl.when(pl.col("key") == keys[0]).then(pl.lit("failed")).otherwise("ending").alias("ending")
+    for part in (old / "episodes").glob("*.parquet"):
+        replace_part(pl.read_parquet(part).with_columns(failed), part)
     spec = build_sweep(demo_data, ["zero-shot", "hint"])
-    (reusable,) = reuse.find_reusable(spec, build_plan(spec), tmp_path / "new", [("old", old)])
-    assert sorted(reusable.source.own["key"]) == sorted(keys[4:])
-    assert reusable.left == {"failed": 1, "damaged": 3}
-    assert sorted(reusable.lines) == [
-        "1 of old failed there: not taken",
-        "3 of old are incomplete or not of this plan: not taken",
-        "36 episodes of old can be reused",
-    ]
+    reusable = reuse.find_reusable(spec, build_plan(spec), "old", old, tmp_path / "new")
+    assert sorted(reusable.source.own["key"]) == sorted(keys[1:])
+    assert list(reusable.lines) == ["39 episodes of old can be reused", "1 of old failed there: not taken"]
     part = next((old / "turns").glob("*.parquet"))
     part.write_bytes(part.read_bytes()[:-9])
-    (reusable,) = reuse.find_reusable(spec, build_plan(spec), tmp_path / "new", [("old", old)])
+    reusable = reuse.find_reusable(spec, build_plan(spec), "old", old, tmp_path / "new")
     assert reusable.source.own.height == 0, "a damaged part counts for nothing"
 
 
