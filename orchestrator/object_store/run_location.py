@@ -5,7 +5,6 @@ docs/decisions/0004 says why the store itself stays on a local disk.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -20,10 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
+
 from envs.errors import RunFolderError
-from orchestrator.object_store.bucket import Bucket, StoredObject, cache_root, is_address
+from orchestrator.object_store.bucket import Bucket, cache_root, is_address
 from orchestrator.object_store.uploader import (
-    LISTING,
+    ATTEMPTS,
     SENT,
     Uploader,
     is_shared,
@@ -32,15 +33,15 @@ from orchestrator.object_store.uploader import (
     replaced_parts,
     shared_files,
 )
-from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, read_holder
+from orchestrator.object_store.writer_lock import WriterLock, read_holder
 from orchestrator.storage import checksums, job_paths, lock, safe_write
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.part_files import list_parts
 
 INCOMPLETE = 1
 """Exit code of an attempt that is not completely uploaded."""
-STALE_PAUSES_S = (0.0, 1.0, 2.0)
-"""Seconds before a stale listing is requested again."""
+TRIES = 5
+"""How often the bucket is listed again because its writer has merged parts meanwhile."""
 
 
 @dataclass
@@ -66,13 +67,18 @@ def open_location(output: str, say: Callable[[str], None] = print) -> Iterator[R
         yield RunLocation(job_paths.durable_path(output))
         return
     bucket = Bucket(output)
-    writer = WriterLock(bucket)
+    location, writer = RunLocation(cache_folder(bucket.url, "run")), WriterLock(bucket)
+    with disk_errors(location.folder):
+        attempts = _add_attempt(location.folder, writer.attempt)  # before the bucket names this one
     writer.take(say)
     writer.start_renewing(_stop)
     try:
-        location = RunLocation(cache_folder(bucket.url, "run"))
         with disk_errors(location.folder):
-            remote = _fetch_run(bucket, location.folder, writer.attempt, say)
+            if writer.last_attempt not in attempts:
+                _put_aside(location.folder, bucket.url, say)
+                _add_attempt(location.folder, writer.attempt)
+            remote = _fetch_run(bucket, location.folder)
+            writer.begin()
             uploader = Uploader(bucket, location.folder, writer, remote)
         uploader.start()
         try:
@@ -107,26 +113,23 @@ def cache_folder(url: str, use: str) -> Path:
     return cache_root() / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:8]}" / use
 
 
-def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], None]) -> Mapping[str, StoredObject]:
-    """Download what the folder lacks, and return the objects of the bucket.
-
-    Files that the last attempt did not upload are kept if it ran on this machine; else they are moved aside.
-    """
-    last = bucket.read(ATTEMPT)
-    if last is None or last not in (read_or_none(folder / ATTEMPT) or b"").split(b"\n"):
-        _put_aside(folder, bucket.url, say)
+def _add_attempt(folder: Path, attempt: str) -> list[str]:
+    """Record that an attempt of this machine may write into the bucket; return the earlier ones."""
     _make_private(folder)
-    for pause in STALE_PAUSES_S:
+    earlier = (read_or_none(folder / ATTEMPTS) or b"").decode().split("\n")
+    safe_write.write(folder / ATTEMPTS, "\n".join([*earlier, attempt]).encode())
+    return earlier
+
+
+def _fetch_run(bucket: Bucket, folder: Path) -> Mapping[str, int]:
+    """Download what the folder lacks or has damaged, and return the objects of the bucket."""
+    for _ in range(TRIES):
         remote = list_run(bucket)
-        _move_damaged(folder, remote, say)
-        local = set(shared_files(folder))
-        missing = remote.keys() - local - replaced_parts(remote, local)
-        if _fetch(bucket, folder, {name: remote[name] for name in sorted(missing)}):
+        damaged = {path.relative_to(folder).as_posix() for path in list_parts(folder).bad}
+        local = set(shared_files(folder)) - damaged
+        if _fetch(bucket, folder, remote.keys() - local - replaced_parts(remote, local)):
             break
-        time.sleep(pause)
     (folder / SENT).unlink(missing_ok=True)
-    safe_write.write(folder / ATTEMPT, b"\n".join([attempt.encode(), last or b""]))  # the next line may fail
-    bucket.write(ATTEMPT, attempt.encode())
     return remote
 
 
@@ -136,17 +139,8 @@ def _make_private(folder: Path) -> None:
     folder.chmod(0o700)
 
 
-def _move_damaged(folder: Path, remote: Collection[str], say: Callable[[str], None]) -> None:
-    """Move aside the damaged parts that the bucket also holds: downloading them again saves replaying their episodes."""
-    for path in list_parts(folder).bad:
-        if path.relative_to(folder).as_posix() in remote:
-            say(f"{path} is damaged; it is moved to damaged/ and fetched from the bucket again")
-            safe_write.move_aside(folder, path)
-
-
 def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
-    if not folder.is_dir():
-        return
+    """Remove a folder that another machine has continued; one with parts that never went up is moved aside."""
     if (folder / SENT).exists() or not any(folder.glob("episodes/*.parquet")):
         shutil.rmtree(folder)
         return
@@ -158,33 +152,30 @@ def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
 def _refresh_view(bucket: Bucket, folder: Path) -> None:
     """Update a reader's copy from the bucket, listing again if a merge happened in between."""
     _make_private(folder)
-    with _reader_lock(folder):
-        for pause in STALE_PAUSES_S:
+    with FileLock(folder / "reader.lock", mode=0o600):
+        for _ in range(TRIES):
             remote = list_run(bucket)
-            marks = {f"{name} {stored.size} {stored.version}": name for name, stored in remote.items()}
-            local = set(shared_files(folder))
-            for name in sorted(local - remote.keys()):
+            for name in set(shared_files(folder)) - remote.keys():
                 (folder / name).unlink()
-            up_to_date = {
-                marks[line] for line in (read_or_none(folder / LISTING) or b"").decode().split("\n") if line in marks
-            }
-            complete = _fetch(bucket, folder, {name: remote[name] for name in remote if name not in up_to_date & local})
-            safe_write.write(folder / LISTING, "\n".join(marks).encode())
-            if complete:
+            if _fetch(bucket, folder, [name for name in remote if not _is_stored(folder / name, name, remote[name])]):
                 break
-            time.sleep(pause)
         holder = read_holder(bucket) or {}
         identity = {name: holder[name] for name in ("host", "pid", "started") if name in holder}
         safe_write.write(folder / lock.WRITER, json.dumps(identity).encode())
 
 
-def _fetch(bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject]) -> bool:
+def _is_stored(path: Path, name: str, size: int) -> bool:
+    """Return True if a copy has this part already; other files are downloaded each time."""
+    return parse_part(name) is not None and path.is_file() and path.stat().st_size == size
+
+
+def _fetch(bucket: Bucket, folder: Path, names: Collection[str]) -> bool:
     """Download objects; return False if one was deleted after it was listed."""
-    unsafe = [name for name in objects if ".." in name.split("/") or name.startswith("/")]
+    unsafe = [name for name in names if ".." in name.split("/") or name.startswith("/")]
     if unsafe:
         raise RunFolderError(f"{bucket.url} holds an object called {unsafe[0]}, which is no file of a run folder")
     complete = True
-    for name, content in _read_objects(bucket, objects):
+    for name, content in _read_objects(bucket, names):
         if content is None:
             complete = False
             continue
@@ -192,8 +183,6 @@ def _fetch(bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject]) ->
         for parent in reversed(Path(name).parents):
             safe_write.make_folder(folder / parent)
         safe_write.write(path, content)
-        if (modified := objects[name].modified) is not None:
-            os.utime(path, (modified, modified))
     return complete
 
 
@@ -204,14 +193,6 @@ def _read_objects(bucket: Bucket, names: Collection[str]) -> Iterator[tuple[str,
         yield from zip(others, pool.map(bucket.read, others), strict=True)
     if len(others) < len(names):
         yield checksums.NAME, bucket.read(checksums.NAME)
-
-
-@contextlib.contextmanager
-def _reader_lock(folder: Path) -> Iterator[None]:
-    """Let only one reader of this machine update the copy at a time."""
-    with open(safe_write.open_file(folder / "reader.lock", os.O_WRONLY), "wb") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _finish(uploader: Uploader, location: RunLocation) -> None:
@@ -238,21 +219,6 @@ def _stop(reason: str) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def list_run(bucket: Bucket) -> dict[str, StoredObject]:
-    """Return the objects of a run folder; those missing from a stale listing are requested by the names in the checksums.
-
-    The checksum of an object is uploaded before the object, and requests by name are never stale.
-    """
-    remote = {name: stored for name, stored in bucket.list_objects().items() if is_shared(name)}
-    sums = checksums.parse_sums(bucket.read(checksums.NAME) or b"")
-    recorded = [name for name, digests in sums.items() if digests[-1] != checksums.GONE]
-    for name in sorted(recorded, key=_merged_first):
-        if name not in remote | dict.fromkeys(replaced_parts([name], remote)):
-            stored = bucket.stat(name)
-            remote |= {name: stored} if stored else {}
-    return remote
-
-
-def _merged_first(name: str) -> tuple[bool, str]:
-    part = parse_part(name)
-    return part is None or part.first == part.last, name
+def list_run(bucket: Bucket) -> dict[str, int]:
+    """Return the objects of a run folder and their sizes."""
+    return {name: size for name, size in bucket.list_objects().items() if is_shared(name)}

@@ -12,28 +12,30 @@ from functools import cache
 from pathlib import Path
 
 from envs.errors import RunFolderError
-from orchestrator.object_store.bucket import PROBE, Bucket, BucketError, StoredObject
-from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock
+from orchestrator.object_store import writer_lock
+from orchestrator.object_store.bucket import Bucket, BucketError
+from orchestrator.object_store.writer_lock import WriterLock
 from orchestrator.storage import checksums, control_log, safe_write
 from orchestrator.storage.lock import NAME, WRITER
 from orchestrator.storage.part_files import Part
 
+ATTEMPTS = "attempt"
+"""Local file with the attempts of this machine, one a line."""
 SENT = "sent"
 """Local file that marks a completely uploaded folder."""
-LISTING = "listing"
-"""Local file with the objects that a reader has downloaded."""
-LOCAL_ONLY = frozenset(
-    {PROBE, NAME, WRITER, ATTEMPT, SENT, LISTING, "reader.lock", "damaged", "mlartifacts", "mlruns", control_log.INBOX}
-)
+LOCAL_ONLY = frozenset({
+    NAME, WRITER, writer_lock.FOLDER, ATTEMPTS, SENT, "listing", "reader.lock", "damaged", "mlartifacts", "mlruns",
+    control_log.INBOX,
+})  # fmt: skip
 """Files that stay on this machine."""
 UPLOAD_ORDER = ("options", "turns", "episodes", "verdicts")
-"""Tables in the order in which their parts are uploaded: the episodes commit."""
+"""Tables in the order in which their parts are uploaded, before other files: the episodes commit."""
 ROUND_INTERVAL_S, SMALL_FILES_INTERVAL_S = 1.0, 5.0
-"""Seconds between two searches for new parts, for changes of other files, and for commands (``proactive-sweep ctl``)."""
+"""Seconds between two searches for new parts, and for changes of other files."""
 UPLOAD_TIMEOUT_S = 600.0
 """Seconds for which the end of an attempt waits for a failing bucket."""
-RETRY_PAUSE_S, LONGEST_PAUSE_S = 2.0, 30.0
-"""Seconds between a failure and the next try; doubled after each further failure, up to the longest."""
+RETRY_PAUSE_S = 5.0
+"""Seconds between a failure and the next try."""
 
 
 def is_shared(name: str) -> bool:
@@ -43,7 +45,7 @@ def is_shared(name: str) -> bool:
 
 
 def _upload_order(name: str) -> tuple[int, str]:
-    return UPLOAD_ORDER.index(name.partition("/")[0]), name
+    return UPLOAD_ORDER.index(name.partition("/")[0]) if parse_part(name) else len(UPLOAD_ORDER), name
 
 
 def replaced_parts(names: Iterable[str], existing: Collection[str]) -> set[str]:
@@ -66,9 +68,9 @@ def shared_files(folder: Path) -> list[str]:
 
     A listed part of verdicts thus never lacks its episodes, nor a listed part of episodes its turns.
     """
-    last = [name for table in ("verdicts", "episodes") for name in _list_shared(folder, table)]
-    others = sorted({path.name for path in folder.glob("*") if is_shared(path.name)} - {"verdicts", "episodes"})
-    return last + [name for top in others for name in _list_shared(folder, top)]
+    tops = {path.name for path in folder.glob("*") if is_shared(path.name)}
+    first = [name for name in ("verdicts", "episodes") if name in tops]
+    return [name for top in (*first, *sorted(tops - {*first})) for name in _list_shared(folder, top)]
 
 
 def _list_shared(folder: Path, top: str) -> list[str]:
@@ -79,16 +81,17 @@ def _list_shared(folder: Path, top: str) -> list[str]:
 class Uploader:
     """A thread that uploads a run folder into its bucket."""
 
-    def __init__(self, bucket: Bucket, folder: Path, lock: WriterLock, remote: Mapping[str, StoredObject]) -> None:
-        """``remote`` are the objects of the bucket; a part whose local size differs is uploaded again."""
+    def __init__(self, bucket: Bucket, folder: Path, lock: WriterLock, remote: Mapping[str, int]) -> None:
+        """``remote`` are the objects of the bucket and their sizes; a part whose local size differs is uploaded again."""
         self.bucket, self.folder, self.lock, self.patience = bucket, folder, lock, UPLOAD_TIMEOUT_S
         states = {name: _file_state(folder / name) if parse_part(name) else None for name in remote}
-        self._uploaded = {name: s if s and s[1] == remote[name].size else None for name, s in states.items()}
+        self._uploaded = {name: s if s and s[1] == remote[name] else None for name, s in states.items()}
         """Object -> time and size of its file when it was uploaded; None if that is not known."""
         self._compared_at = 0.0
         self._closing = threading.Event()
-        self._fault = RunFolderError(f"the upload to {bucket.url} ended with the fault shown above")
-        self._unsent: RunFolderError | None = self._fault
+        self._unsent: RunFolderError | None = RunFolderError(
+            f"the upload to {bucket.url} ended with the fault shown above"
+        )
         """Why the bucket does not have everything."""
         self._thread = threading.Thread(target=self._work, name="bucket-upload", daemon=True)
 
@@ -108,66 +111,48 @@ class Uploader:
         Return True if something was written. Raises RunFolderError if the lock is lost, BucketError if the bucket fails.
         """
         local = shared_files(self.folder)
-        new = sorted((name for name in local if parse_part(name) and name not in self._uploaded), key=_upload_order)
+        new = [name for name in local if parse_part(name) and name not in self._uploaded]
         removed = self._removed(local)
-        compare = everything or bool(new) or time.monotonic() - self._compared_at >= SMALL_FILES_INTERVAL_S
-        changed = self._changed(local) if compare else []
-        if compare:
+        if everything or new or time.monotonic() - self._compared_at >= SMALL_FILES_INTERVAL_S:
+            new = [name for name in local if self._is_changed(name)]
             self._compared_at = time.monotonic()
-        if not (new or changed or removed):
+        if not (new or removed):
             return False
         self.lock.check()
-        for name in filter(parse_part, changed):
-            self._replace(name)
-        if new and self._changed([checksums.NAME]):
-            self._replace(checksums.NAME)  # if this machine is lost now, a part without a checksum does not count
-        if not all(self._upload(name) for name in new):
-            return True  # it was merged after the listing; the next round uploads the merged part, and then deletes
-        for name in changed:
-            if not parse_part(name):
-                self._replace(name)
+        for name in sorted(new, key=_upload_order):
+            if name != checksums.NAME and not self._upload(name):
+                return True  # it was merged after the listing; the next round uploads the merged part, and then deletes
+        if self._is_changed(checksums.NAME):
+            self._upload(checksums.NAME)
         self.bucket.delete(removed)  # after the checksums, which record the removal, and after merged parts
         for name in removed:
             del self._uploaded[name]
         return True
 
-    def forget_lost_parts(self) -> set[str]:
-        """Return uploaded parts that the bucket has lost; they become pending again."""
-        uploaded = set(filter(parse_part, shared_files(self.folder))) & self._uploaded.keys()
-        unlisted = sorted(uploaded - self.bucket.list_objects().keys())
-        absent = {name for name in unlisted if self.bucket.stat(name) is None}
-        for name in absent:
-            del self._uploaded[name]
-        return absent
-
     def _upload(self, name: str) -> bool:
-        """Upload a part, checking the lock again before any part but turns; return False if its file is gone."""
+        """Upload a file, after the checksums that include it; return False if it is gone.
+
+        The lock is checked again before any new part but turns.
+        """
         state, content = _file_state(self.folder / name), read_or_none(self.folder / name)
         if content is None:
             return False
-        if not name.startswith("turns/"):
-            self.lock.check()
-        if not self.bucket.create(name, content) and (stored := self.bucket.read(name)) != content:
-            if stored is None:
-                raise BucketError(f"{self.bucket.url}/{name} was refused by the service as taken, and is not there")
-            raise RunFolderError(f"{self.bucket.url}/{name} was written by another process, so this one stops")
+        if name != checksums.NAME and self._is_changed(checksums.NAME):
+            self._upload(checksums.NAME)  # if this machine is lost now, a file without its checksum does not count
+        if not parse_part(name) or name in self._uploaded:
+            self.bucket.write(name, content)
+        else:
+            if not name.startswith("turns/"):
+                self.lock.check()
+            if not self.bucket.create(name, content) and self.bucket.read(name) != content:
+                raise RunFolderError(f"{self.bucket.url}/{name} was written by another process, so this one stops")
         self._uploaded[name] = state
         return True
 
-    def _replace(self, name: str) -> None:
-        """Replace an object after uploading the checksums that include it, so that no reader sees it with old checksums only."""
-        state, content = _file_state(self.folder / name), read_or_none(self.folder / name)
-        if content is None:
-            return
-        if name != checksums.NAME and self._changed([checksums.NAME]):
-            self._replace(checksums.NAME)
-        self.bucket.write(name, content)
-        self._uploaded[name] = state
-
-    def _changed(self, local: Iterable[str]) -> list[str]:
-        """Return changed files, and parts from which an episode was removed."""
-        candidates = (name for name in local if not parse_part(name) or name in self._uploaded)
-        return [name for name in candidates if self._uploaded.get(name) != _file_state(self.folder / name)]
+    def _is_changed(self, name: str) -> bool:
+        """Return True if a file is not uploaded as it is now, also a part from which an episode was removed."""
+        state = _file_state(self.folder / name)
+        return state is not None and self._uploaded.get(name) != state
 
     def _removed(self, local: Iterable[str]) -> list[str]:
         """Return objects whose files this package has removed, merged or moved aside, episodes first."""
@@ -176,34 +161,26 @@ class Uploader:
         return sorted(name for name in absent if checksums.GONE in sums.get(name, ()))
 
     def _work(self) -> None:
-        last_success, pause = time.monotonic(), ROUND_INTERVAL_S
+        last_success, is_failing = time.monotonic(), False
         while True:
-            self._closing.wait(pause)
+            self._closing.wait(RETRY_PAUSE_S if is_failing else ROUND_INTERVAL_S)
             closing = self._closing.is_set()
             try:
-                if not self.upload_round(everything=closing) and closing and not self.forget_lost_parts():
+                if not self.upload_round(everything=closing) and closing:
                     self._unsent = None
                     return
-                last_success, pause, self._unsent = time.monotonic(), ROUND_INTERVAL_S, self._fault
+                last_success, is_failing = time.monotonic(), False
             except (BucketError, OSError) as problem:
-                pause = self._report_failure(problem, pause)
+                if not is_failing:
+                    print(f"{problem}; the sweep continues, and the upload is retried", file=sys.stderr, flush=True)
+                self._unsent, is_failing = RunFolderError(str(problem)), True
                 if closing and (isinstance(problem, OSError) or time.monotonic() - last_success >= self.patience):
                     return  # waiting does not repair a local disk
                 if closing:
-                    time.sleep(min(pause, self.patience / 4))
+                    time.sleep(RETRY_PAUSE_S)
             except RunFolderError as error:
                 self._unsent = error
                 return
-
-    def _report_failure(self, problem: BucketError | OSError, pause: float) -> float:
-        """Say the first failure in a row, and return the seconds before the next try: twice those of the last one."""
-        is_first = self._unsent is self._fault
-        if isinstance(problem, OSError):
-            problem = BucketError(f"{self.folder} cannot be read or written ({problem.strerror})")
-        if is_first:
-            print(f"{problem}; the sweep continues, and the upload is retried", file=sys.stderr, flush=True)
-        self._unsent = problem
-        return RETRY_PAUSE_S if is_first else min(2 * pause, LONGEST_PAUSE_S)
 
 
 def read_or_none(path: Path) -> bytes | None:

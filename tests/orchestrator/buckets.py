@@ -1,4 +1,4 @@
-"""A real S3 service on this machine with faults to order: throttling, lost writes, stale listings, no conditional writes.
+"""A real S3 service on this machine with faults to order: throttling, no conditional writes.
 
 Requests that change something are served one at a time: a conditional write is atomic, as S3 promises and moto alone does not.
 """
@@ -39,17 +39,12 @@ class Faults:
         """Switch all faults off and reset the counts."""
         self.throttled: Callable[[str, str], bool] = lambda method, path: False
         """Whether a request, by method and path, is answered 503 SlowDown."""
-        self.lost: Callable[[str], bool] = lambda path: False
-        """Whether a PUT, by path, is answered 200 and forgotten."""
-        self.stale = False
-        """Whether listings are those of the moment when this was set (of the first one asked for since)."""
         self.conditions = "kept"
-        """``kept``, ``refused`` (501 NotImplemented) or ``ignored``."""
+        """``kept`` or ``refused`` (501 NotImplemented)."""
         self.after: Callable[[str, str], None] = lambda method, path: None
         """Called after each request, with its method and path."""
         self.count: Counter[str] = Counter()
         """How often each fault was played."""
-        self.listings: dict[str, tuple[str, list[tuple[str, str]], bytes]] = {}
 
     def __call__(self, environ: Environ, respond: Respond) -> Iterable[bytes]:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
@@ -64,23 +59,9 @@ class Faults:
     def faulty(self, environ: Environ, method: str, path: str, body: bytes) -> tuple[str, list[tuple[str, str]], bytes]:
         if self.throttled(method, path):
             return self.error("503 Slow Down", "SlowDown")
-        if method in ("PUT", "DELETE") and any(name in environ for name in CONDITIONS):
-            if self.conditions == "refused":
-                return self.error("501 Not Implemented", "NotImplemented")
-            if self.conditions == "ignored":
-                for name in CONDITIONS:
-                    environ.pop(name, None)
-        if method == "PUT" and self.lost(path):
-            self.count["lost"] += 1
-            return "200 OK", [("ETag", '"' + "0" * 32 + '"'), ("Content-Length", "0")], b""
-        listing = method == "GET" and "list-type=2" in environ.get("QUERY_STRING", "")
-        if listing and self.stale and environ["QUERY_STRING"] in self.listings:
-            self.count["stale"] += 1
-            return self.listings[environ["QUERY_STRING"]]
-        answer = self.passed(environ, method, body)
-        if listing and self.stale:
-            self.listings[environ["QUERY_STRING"]] = answer
-        return answer
+        if self.conditions == "refused" and method == "PUT" and any(name in environ for name in CONDITIONS):
+            return self.error("501 Not Implemented", "NotImplemented")
+        return self.passed(environ, method, body)
 
     def error(self, status: str, code: str) -> tuple[str, list[tuple[str, str]], bytes]:
         self.count[code] += 1

@@ -14,9 +14,9 @@ from envs.errors import RunFolderError
 from orchestrator.object_store import bucket as bucket_module
 from orchestrator.object_store import run_location, uploader, writer_lock
 from orchestrator.object_store.bucket import CACHE, Bucket
-from orchestrator.object_store.writer_lock import WriterLock
+from orchestrator.object_store.writer_lock import WriterLock, read_holder
 from tests.simulation.invariants import check_end
-from tests.simulation.schedule import FORGOTTEN_PART, FORMER, OTHER_MACHINE, STALE_START, Event, Schedule
+from tests.simulation.schedule import FORMER, OTHER_MACHINE, Event, Schedule
 from tests.simulation.simulated_bucket import ROOT, URL, Client, SimulatedBucket
 from tests.simulation.virtual_threads import SerialPool, ThreadingModule, Threads, running
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import SimulatedRun
 
 SECOND = "second driver"
-AWAY_S, STALE_S = 40.0, 60.0
-"""Most virtual seconds that the bucket is away, and that its lists are stale."""
+AWAY_S = 40.0
+"""Most virtual seconds that the bucket is away."""
 
 
 class ObservedLock(WriterLock):
@@ -108,12 +108,7 @@ class BucketRun:
         self.bucket.clear()
         if not events:
             self.threads.kill()
-        self.bucket.forgotten = {int(self.bucket.writes + e.at) for e in events if e.kind == "forgotten write"}
-        self.bucket.forgotten_parts = {int(self.bucket.part_writes + e.at) for e in events if e.kind == FORGOTTEN_PART}
         self.bucket.unanswered = {int(self.bucket.writes + e.at) for e in events if e.kind == "unanswered write"}
-        for event in events:
-            if event.kind == STALE_START:
-                self.bucket.let_next_list_be_stale(event.value)
         moves = [event for event in events if event.kind == OTHER_MACHINE]
         if moves and self.bucket.objects:
             is_former = moves[0].value < FORMER and self.machine > 0
@@ -130,8 +125,6 @@ class BucketRun:
                 self.bucket.go_away(AWAY_S * event.value)
             case "bucket throttles":
                 self.bucket.throttle()
-            case "stale lists":
-                self.bucket.let_lists_be_stale(STALE_S * event.value)
             case "second driver":
                 ThreadingModule(self.threads).Thread(self._take_lock, name=SECOND).start()
             case _:
@@ -158,4 +151,4 @@ class BucketRun:
         view = run_location.readable_folder(URL)
         check_end(view, self.run.plan)
         assert (view / "results.json").read_bytes() == results, "results.json in the bucket is another one"
-        assert "lock" not in self.bucket.objects, "the lock is in the bucket after the end"
+        assert read_holder(Bucket(URL)) is None, "the lock is held after the end"

@@ -46,17 +46,14 @@ NUMBERED = {
     "lost object": ITEMS,
 }
 """Faults at a number -> the largest one."""
-IN_BUCKET = ("bucket away", "bucket throttles", "stale lists", "second driver")
+IN_BUCKET = ("bucket away", "bucket throttles", "second driver")
 """Faults of a bucket at a virtual time."""
-BUCKET_WRITES = {"forgotten write": 60, "unanswered write": 60}
+BUCKET_WRITES = {"unanswered write": 60}
 """Faults of the write with a number, counted from the attempt's begin -> the largest one."""
-FORGOTTEN_PART, BUCKET_PARTS = "forgotten part", 6
-"""A forgotten write of a part, counted from the attempt's begin, and the largest number: nothing writes a part again."""
 OTHER_MACHINE_SHARE = 0.4
 """Share of the attempts in a bucket that begin on another machine than the last one."""
-OTHER_MACHINE, STALE_START = "other machine", "stale start"
-"""The attempt is on another machine than the last one, a former one if ``value`` is below ``FORMER``; and it begins with lists
-of the bucket that lack the newest parts."""
+OTHER_MACHINE = "other machine"
+"""The attempt is on another machine than the last one, a former one if ``value`` is below ``FORMER``."""
 FORMER = 0.3
 ENDS = ("kill at step", "kill at disk operation", "power loss at disk operation", "power loss at step")
 """Faults that end the driver."""
@@ -95,7 +92,7 @@ def is_in_bucket(seed: int) -> bool:
 def is_wandering(seed: int) -> bool:
     """Return True if a seed's driver goes to another machine and back: every ninth, half of them in a judged sweep.
 
-    Few storms do so by chance, and with stale lists or a write that was confirmed and lost next to none.
+    Few storms do so by chance.
     """
     return seed % 18 in (15, 16)
 
@@ -129,8 +126,6 @@ def draw(seed: int) -> Schedule:
     if is_wandering(seed):
         events = [event for event in events if event.kind != OTHER_MACHINE]
         events += [Event(1, OTHER_MACHINE, 0.0, FORMER), Event(2, OTHER_MACHINE, 0.0)]
-        events += [Event(attempt, STALE_START, 0.0, round(chance.random(), 3)) for attempt in (1, 2)]
-        events += [Event(attempt, FORGOTTEN_PART, chance.randint(1, BUCKET_PARTS)) for attempt in (0, 1)]
     return Schedule(seed, tuple(sorted(events))[:MOST_EVENTS])
 
 

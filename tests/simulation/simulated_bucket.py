@@ -1,13 +1,12 @@
 """A simulated S3 service as fsspec shows it: requests take virtual time, and what can go wrong with them.
 
-It has the calls that ``orchestrator.object_store`` makes and no others. Reads by name are consistent, lists may be stale.
+It has the calls that ``orchestrator.object_store`` makes and no others. Reads and lists are consistent.
 """
 
 from __future__ import annotations
 
 import errno
 import io
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,12 +24,6 @@ ROOT = "simulated/run"
 URL = f"s3://{ROOT}"
 REQUEST_S = (0.005, 0.3)
 """Least and most virtual seconds that a request takes."""
-MOST_CHANGES, LATE_S = 10, 3.0
-"""Changes of parts that lists at the start of an attempt lack at most, and the most seconds after the first one until they have
-them. S3, Google and Azure list what they hold; a service with eventual lists, or a cache before one, promises no time after
-which a change is listed, so changes of any age may be missing. What is asked for by name is up to date, and the product may
-rely on that only.
-"""
 THROTTLED_REQUESTS = 12
 """Requests that are refused in a row when the service throttles."""
 
@@ -74,30 +67,14 @@ class SimulatedBucket:
         self.faults: list[str] = []
         self.is_strict = True
         """False once a disk has lied or was damaged: then parts of it may have to go."""
-        self.requests = self.writes = self.part_writes = self.away_until = 0.0
+        self.requests = self.writes = self.away_until = 0.0
         self.throttled_from = -THROTTLED_REQUESTS
-        self.forgotten: set[int] = set()
-        """Numbers of writes that are confirmed and not carried out."""
-        self.forgotten_parts: set[int] = set()
-        """The same, of writes of parts."""
         self.unanswered: set[int] = set()
         """Numbers of writes that are carried out and not confirmed."""
-        self._old_list, self._stale_until = dict[str, Object](), 0.0
-        self._past = deque([dict[str, Object]()], maxlen=MOST_CHANGES)
-        """The objects before each of the last changes of a part."""
-        self._late: float | None = None
-        """Staleness of the next list, as a part of the largest; None: up to date."""
         self._keys_of: dict[int, frozenset[str]] = {}
         self._next_version = 1
 
     # -- faults ------------------------------------------------------------------------------------------------------------
-    def let_lists_be_stale(self, seconds: float) -> None:
-        self._old_list, self._stale_until = dict(self.objects), self.clock.now + seconds
-
-    def let_next_list_be_stale(self, share: float) -> None:
-        """Let the next list, and those of the moment after it, lack the newest parts."""
-        self._late = share
-
     def go_away(self, seconds: float) -> None:
         self.away_until = self.clock.now + seconds
 
@@ -106,8 +83,8 @@ class SimulatedBucket:
 
     def clear(self) -> None:
         """End all faults."""
-        self.forgotten, self.forgotten_parts, self.unanswered, self._late = set(), set(), set(), None
-        self.away_until, self._stale_until, self.throttled_from = 0.0, 0.0, -THROTTLED_REQUESTS
+        self.unanswered = set()
+        self.away_until, self.throttled_from = 0.0, -THROTTLED_REQUESTS
 
     # -- requests ----------------------------------------------------------------------------------------------------------
     def begin(self) -> None:
@@ -119,26 +96,14 @@ class SimulatedBucket:
         if 0 <= self.requests - self.throttled_from < THROTTLED_REQUESTS:
             raise ServiceError("SlowDown")
 
-    def list(self) -> dict[str, Object]:
-        if self._late is not None:
-            past = self._past[-1 - int(self._late * len(self._past)) % len(self._past)]
-            others = {name: stored for name, stored in self.objects.items() if parse_part(name) is None}
-            self._old_list = others | {name: stored for name, stored in past.items() if parse_part(name)}
-            self._stale_until, self._late = self.clock.now + LATE_S * self._late, None
-            return self._old_list
-        return self._old_list if self.clock.now < self._stale_until else dict(self.objects)
-
     def put(self, name: str, content: bytes) -> dict[str, Any]:
-        """Store an object, or not, and confirm it, or not. Raises OSError."""
+        """Store an object, and confirm it, or not. Raises OSError."""
         self.writes += 1
-        self.part_writes += parse_part(name) is not None
         stored = Object(content, self._next_version, self.clock.now)
         self._next_version += 1
-        if self.writes not in self.forgotten and not (parse_part(name) and self.part_writes in self.forgotten_parts):
-            self._remember(name)
-            self.objects[name] = stored
-            if self.is_strict:
-                self._check_order(name)
+        self.objects[name] = stored
+        if self.is_strict:
+            self._check_order(name)
         if self.writes in self.unanswered:
             raise ConnectionError("the response is lost")
         return stored.details
@@ -148,16 +113,10 @@ class SimulatedBucket:
         if name not in self.objects:
             raise FileNotFoundError(name)
         before = self.keys()
-        self._remember(name)
         del self.objects[name]
         lost = before - self.keys()
         if lost and self.is_strict:
             self.faults.append(f"{name} is deleted from the bucket, and {len(lost)} episodes are in no other part")
-
-    def _remember(self, name: str) -> None:
-        """Keep the objects as they are before a part changes."""
-        if parse_part(name):
-            self._past.append(dict(self.objects))
 
     # -- what must hold ------------------------------------------------------------------------------------------------------
     def keys(self) -> frozenset[str]:
@@ -194,16 +153,12 @@ class Client:
     def find(self, root: str, detail: bool) -> dict[str, dict[str, Any]]:
         self._begin()
         prefix = root.removeprefix(ROOT).strip("/")
-        names = sorted(self.bucket.list().items())
+        names = sorted(self.bucket.objects.items())
         return {f"{ROOT}/{name}": each.details for name, each in names if not prefix or name.startswith(f"{prefix}/")}
 
     def cat_file(self, path: str) -> bytes:
         self._begin()
         return self._object(path).content
-
-    def info(self, path: str, refresh: bool) -> dict[str, Any]:
-        self._begin()
-        return self._object(path).details
 
     def pipe_file(self, path: str, content: bytes, mode: str = "overwrite") -> dict[str, Any]:
         self._begin()
@@ -214,24 +169,6 @@ class Client:
     def rm_file(self, path: str) -> None:
         self._begin()
         self.bucket.remove(_name(path))
-
-    @staticmethod
-    def split_path(path: str) -> tuple[str, str, None]:
-        bucket, _, key = path.partition("/")
-        return bucket, key, None
-
-    def call_s3(self, operation: str, Bucket: str, Key: str, IfMatch: str, Body: bytes = b"") -> None:
-        """Write or delete an object if it has this version."""
-        self._begin()
-        stored = self.bucket.objects.get(_name(f"{Bucket}/{Key}"))
-        if stored is None:
-            raise ServiceError("NoSuchKey")
-        if stored.details["ETag"] != IfMatch:
-            raise ServiceError("PreconditionFailed")
-        if operation == "put_object":
-            self.bucket.put(_name(f"{Bucket}/{Key}"), Body)
-        else:
-            self.bucket.remove(_name(f"{Bucket}/{Key}"))
 
     def _begin(self) -> None:
         if not self.is_dead():

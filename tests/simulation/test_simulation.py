@@ -134,15 +134,6 @@ BUCKET_FINDS = {
         [Event(0, "kill node", 4.76, 0.426), Event(0, "power loss at disk operation", 69), Event(1, "other machine", 0.0, 0.5)],
     ),
     "verdicts were uploaded before their episodes": (22423, []),
-    "a write that failed at the start made the next attempt put its own episodes aside": (
-        2119,
-        [
-            Event(0, "stop", 2.49),
-            Event(1, "bucket away", 6.62, 0.966),
-            Event(1, "power loss at step", 1747, 4.05),
-            Event(2, "forgotten write", 2),
-        ],
-    ),
 }  # fmt: skip
 """What was found by seeds with a bucket -> the seed, and the events that it needed."""
 

@@ -38,10 +38,10 @@ def label(
 
     The page is served on loopback only. Stop with Ctrl-C; rerun the command to go on.
     """
-    from orchestrator.object_store.uploader import LISTING
     from orchestrator.report.read_run import read_run
+    from orchestrator.storage.lock import WRITER
 
-    if (folder / LISTING).exists():  # the next update of the copy would delete the labels
+    if (folder / WRITER).exists():  # the next update of the copy would delete the labels
         raise RunFolderError("labels are kept in a folder of this machine; copy the run from its bucket and name that")
     if agreement:
         _show_agreement(folder)

@@ -15,8 +15,8 @@ from sitting import app
 from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
-from orchestrator.object_store.uploader import LISTING
 from orchestrator.report.read_run import read_run
+from orchestrator.storage.lock import WRITER
 from orchestrator.view import loopback
 from orchestrator.view.loopback import serving
 from proactive_people import label_command
@@ -132,7 +132,7 @@ def test_mistakes_are_one_sentence(judged_run, demo_data, tmp_path):
     closed = runs.play_sweep(tmp_path / "closed", runs.sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["QD"]))
     copy = tmp_path / "copy"
     copy.mkdir()
-    (copy / LISTING).touch()
+    (copy / WRITER).touch()
     (foreign := tmp_path / "x.csv").write_text("key,labeler,label\nnobody,ada,1\n")
     for arguments, message in {
         (closed, "--as", "ada"): "has no open-ended answers",

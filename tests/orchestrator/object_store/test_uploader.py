@@ -3,9 +3,9 @@
 import pytest
 
 from envs.errors import RunFolderError
-from orchestrator.object_store.bucket import Bucket, BucketError
+from orchestrator.object_store.bucket import Bucket
 from orchestrator.object_store.uploader import Uploader
-from orchestrator.object_store.writer_lock import LOCK, WriterLock
+from orchestrator.object_store.writer_lock import FOLDER, WriterLock
 from orchestrator.storage import checksums, safe_write
 
 
@@ -28,13 +28,14 @@ class NotedBucket(Bucket):
         self.changes.append(line)
 
     def create(self, name, content):
-        if name != LOCK:
+        if not name.startswith(FOLDER):
             self._note(f"create {name}")
         self.fs.mkdirs(f"{self.root}/{name}".rpartition("/")[0], exist_ok=True)
         return super().create(name, content)
 
     def write(self, name, content):
         self._note(f"write {name}")
+        self.fs.mkdirs(f"{self.root}/{name}".rpartition("/")[0], exist_ok=True)
         super().write(name, content)
 
     def delete(self, names):
@@ -57,7 +58,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def uploading(bucket, folder):
-    lock = WriterLock(bucket, settle=0)
+    lock = WriterLock(bucket)
     lock.take(str)
     return Uploader(bucket, folder, lock, {})
 
@@ -97,29 +98,11 @@ def test_a_file_that_is_removed_here_is_removed_there_after_the_sums(uploading, 
     bucket.changes.clear()
     assert uploading.upload_round(everything=True)
     assert bucket.changes == [f"write {checksums.NAME}", "delete a.json"]
-    assert sorted(bucket.list_objects()) == sorted([LOCK, "b.json", checksums.NAME])
+    assert sorted(bucket.list_objects()) == sorted([f"{FOLDER}/00000001", "b.json", checksums.NAME])
 
 
-def test_parts_that_the_bucket_has_lost_are_pending_again(uploading, bucket, folder):
-    put(folder, part("turns", 1), part("episodes", 1), "plan.json")
-    uploading.upload_round(everything=True)
-    assert uploading.forget_lost_parts() == set()
-    bucket.delete([part("episodes", 1), "plan.json"])
-    assert uploading.forget_lost_parts() == {part("episodes", 1)}
-    assert uploading.forget_lost_parts() == set()
-    bucket.changes.clear()
-    uploading.upload_round(everything=True)
-    assert bucket.changes == [f"create {part('episodes', 1)}"]
-
-
-def test_a_part_that_is_taken_and_not_there_is_an_error_of_the_bucket(uploading, bucket, folder, monkeypatch):
+def test_a_part_of_another_writer_stops_this_one(uploading, bucket, folder):
     put(folder, part("turns", 1))
-    monkeypatch.setattr(NotedBucket, "create", lambda self, name, content: False)
-    with pytest.raises(BucketError) as refused:
-        uploading.upload_round(everything=True)
-    assert str(refused.value) == (
-        f"{bucket.url}/{part('turns', 1)} was refused by the service as taken, and is not there"
-    )
     bucket.fs.mkdirs(f"{bucket.root}/turns", exist_ok=True)
     bucket.write(part("turns", 1), b"another's")
     with pytest.raises(RunFolderError) as refused:
