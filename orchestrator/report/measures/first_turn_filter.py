@@ -4,11 +4,9 @@ A missing answer does not count as wrong: a sample stays undecided while its mis
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-from polars import selectors as cs
 
 from envs import in_paper_order
 from envs.errors import RunFolderError
@@ -18,102 +16,64 @@ from orchestrator.storage import safe_write
 from orchestrator.storage.run_folder import planned_keys
 from sweeps.protocol import ZERO_SHOT
 
-PROTOCOL = "mcqa"
-TOTAL = "all"
 SAMPLE = ("scenario", "sample_id")
 
 
-@dataclass(frozen=True, slots=True)
-class FirstTurns:
-    """First-turn answers of the models of a run, for every planned sample."""
+def filter_samples(run_data: RunData, percent: int) -> tuple[list[str], pl.DataFrame]:
+    """Return the models that answer zero-shot multiple choice, and one row per planned sample.
 
-    models: tuple[str, ...]
-    samples: pl.DataFrame
-    """One row per sample: scenario, sample_id, models (planned), right, wrong, lacking (the last three add up to models)."""
-
-    def decide(self, percent: int) -> pl.DataFrame:
-        """Return ``samples`` with ``needed`` (right models that drop it) and ``kept``: true, false, or null if undecided."""
-        rows = self.samples.with_columns(needed=(percent * pl.col("models") + 99) // 100)
-        dropped, safe = pl.col("right") >= pl.col("needed"), pl.col("right") + pl.col("lacking") < pl.col("needed")
-        return rows.with_columns(kept=pl.when(dropped).then(False).when(safe).then(True))
-
-    def ids(self, percent: int) -> dict[str, list[int]]:
-        """Return the ids that are certainly kept, by scenario, as ``selection.ids_file`` reads them."""
-        kept_samples = self.decide(percent).filter("kept")
-        scenarios = in_paper_order(self.samples["scenario"])
-        return {name: sorted(kept_samples.filter(scenario=name)["sample_id"]) for name in scenarios}
-
-
-def first_turns(run_data: RunData) -> FirstTurns:
-    """Return which models were right at the first turn of zero-shot multiple choice.
-
-    Policies and people count only if nothing else was played. Raises RunFolderError if the run is over the filtered samples or
-    has no such cells.
+    Columns: scenario, sample_id, models (planned), right, wrong, lacking (the last three add up to models), needed (right models
+    that drop it) and kept: true, false, or null if undecided. Policies and people count only if nothing else was played. Raises
+    RunFolderError if the run is over the filtered samples or has no such cells.
     """
+    folder, played = run_data.folder, run_data.sweep.models
     if run_data.sweep.selection.filtered:
         raise RunFolderError(
-            f"{run_data.folder} has only the samples that the paper's filter keeps, and the filter is computed from all samples: "
+            f"{folder} has only the samples that the paper's filter keeps, and the filter is computed from all samples: "
             "run the sweep with --set selection.filtered=false into another folder"
         )
-    played = {model.name: model for model in run_data.sweep.models}
-    answering = [name for name, model in played.items() if model.backend not in ("builtin", "human")]
-    names = answering or list(played)
-    cells = run_data.planned.filter(pl.col("model").is_in(names), condition=ZERO_SHOT, protocol=PROTOCOL)
-    if cells.is_empty():
-        raise RunFolderError(
-            f"{run_data.folder} has no zero-shot multiple choice, from whose first turns the filter is computed"
-        )
-    answered = run_data.scored.join(cells.select("cell"), on="cell", how="semi")
-    answers = answered.select("model", *SAMPLE, (pl.col("correct") & (pl.col("turns") == 1)).alias("right"))
-    right = pl.col("right")
-    counts = answers.group_by(SAMPLE).agg(right.sum().cast(pl.Int64), (~right).sum().cast(pl.Int64).alias("wrong"))
-    rows = _planned_samples(run_data, cells).join(counts, on=SAMPLE, how="left")
-    rows = rows.with_columns(pl.col("right", "wrong").fill_null(0))
-    rows = rows.with_columns(lacking=pl.col("models") - right - pl.col("wrong")).sort(SAMPLE)
-    return FirstTurns(tuple(names), rows)
+    names = [model.name for model in played if model.backend not in ("builtin", "human")]
+    names = names or [model.name for model in played]
+    cells = run_data.planned.filter(pl.col("model").is_in(names), condition=ZERO_SHOT, protocol="mcqa")
+    keys = planned_keys(folder)
+    if cells.is_empty() or keys is None:
+        raise RunFolderError(f"{folder} has no record of zero-shot multiple choice, from which the filter is computed")
+    sample_id = pl.col("key").str.extract(r"/(\d+)-[^/]*$", 1).cast(pl.Int64).alias("sample_id")
+    planned = keys.select(pl.col("key").str.replace(r"/[^/]*$", "").alias("cell"), sample_id)
+    planned = planned.join(cells.lazy().select("cell", "scenario"), on="cell").group_by(SAMPLE).agg(models=pl.len())
+    answered, right = run_data.scored.join(cells, on="cell", how="semi"), pl.col("correct") & (pl.col("turns") == 1)
+    counts = answered.group_by(SAMPLE).agg(right=right.sum(), wrong=(~right).sum())
+    rows = planned.collect().join(counts, on=SAMPLE, how="left").with_columns(pl.col("right", "wrong").fill_null(0))
+    rows = rows.with_columns(pl.exclude(SAMPLE).cast(pl.Int64))
+    lacking, needed = pl.col("models") - pl.col("right") - pl.col("wrong"), (percent * pl.col("models") + 99) // 100
+    rows = rows.with_columns(lacking=lacking, needed=needed)
+    dropped, safe = pl.col("right") >= pl.col("needed"), pl.col("right") + pl.col("lacking") < pl.col("needed")
+    return names, rows.with_columns(kept=pl.when(dropped).then(False).when(safe).then(True)).sort(SAMPLE)
 
 
-def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
-    """Return one row per scenario, and ``all``, with the effect of a threshold.
+def kept_ids(samples: pl.DataFrame) -> dict[str, list[int]]:
+    """Return the ids that are certainly kept, by scenario, as ``selection.ids_file`` reads them."""
+    kept = samples.filter("kept")
+    return {name: kept.filter(scenario=name)["sample_id"].to_list() for name in in_paper_order(samples["scenario"])}
 
-    Columns: samples, kept, gone, undecided; published (how many of these samples the paper keeps) and shared (kept by both),
-    null for a scenario that the paper does not have.
+
+def count_samples(samples: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per scenario, and ``all``: samples, kept, gone, undecided, published (how many the paper keeps), shared.
+
+    ``published`` and ``shared`` (kept by both) are null for a scenario that the paper does not have.
     """
-    decided = turns.decide(percent)
-    published_ids = [(name, number, True) for name, numbers in paper_ids().items() for number in numbers]
-    schema = {"scenario": pl.String, "sample_id": pl.Int64, "paper": pl.Boolean}
-    published = pl.DataFrame(published_ids, schema=schema, orient="row")
-    rows = decided.join(published, on=SAMPLE, how="left").with_columns(pl.col("paper").fill_null(False))
-    ours = pl.col("kept").fill_null(False)
-    counts = rows.group_by("scenario").agg(
-        pl.len().alias("samples"), ours.sum().alias("kept"), (~pl.col("kept")).sum().alias("gone"),
-        pl.col("kept").is_null().sum().alias("undecided"), pl.col("paper").sum().alias("published"),
-        (ours & pl.col("paper")).sum().alias("shared"),
-    ).cast({cs.exclude("scenario"): pl.Int64})  # fmt: skip
-    foreign = ~pl.col("scenario").is_in(list(paper_ids()))
-    counts = counts.with_columns(pl.when(foreign).then(None).otherwise(pl.col("published", "shared")).name.keep())
+    ids, kept = paper_ids(), pl.col("kept").fill_null(False)
+    paper = [number in ids[name] if name in ids else None for name, number in samples.select(SAMPLE).iter_rows()]
+    counts = samples.with_columns(pl.Series("paper", paper, pl.Boolean)).group_by("scenario").agg(
+        samples=pl.len(), kept=kept.sum(), gone=(~pl.col("kept")).sum(), undecided=pl.col("kept").null_count(),
+        published=pl.when(pl.col("paper").count() > 0).then(pl.col("paper").sum()),
+        shared=pl.when(pl.col("paper").count() > 0).then((kept & pl.col("paper")).sum()),
+    ).cast({pl.UInt32: pl.Int64})  # fmt: skip
     ordered = counts.sort(rank_of("scenario", in_paper_order(counts["scenario"])))
-    total = ordered.select(pl.lit(TOTAL).alias("scenario"), cs.integer().sum())
-    return pl.concat([ordered, total.select(ordered.columns)])
+    return pl.concat([ordered, ordered.select(pl.lit("all").alias("scenario"), pl.exclude("scenario").sum())])
 
 
-def write_ids(turns: FirstTurns, percent: int, file: Path) -> None:
+def write_ids(samples: pl.DataFrame, file: Path) -> None:
     """Write the kept ids as JSON, for ``selection.ids_file``. Raises OSError."""
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(numbers)}" for name, numbers in turns.ids(percent).items())
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(numbers)}" for name, numbers in kept_ids(samples).items())
     safe_write.write(file, f"{{\n{lines}\n}}\n".encode())
-
-
-def _planned_samples(run_data: RunData, cells: pl.DataFrame) -> pl.DataFrame:
-    """Return scenario, sample_id and models of every planned sample, from the planned keys."""
-    keys = planned_keys(run_data.folder)
-    if keys is None:
-        raise RunFolderError(
-            f"{run_data.folder} has no record of the planned samples; rerun the `run` command that created it, "
-            "which writes the record and replays nothing"
-        )
-    samples = keys.select(
-        pl.col("key").str.replace(r"/[^/]*$", "").alias("cell"),
-        pl.col("key").str.extract(r"/(\d+)-[^/]*$", 1).cast(pl.Int64).alias("sample_id"),
-    )
-    planned = samples.join(cells.lazy().select("cell", "scenario"), on="cell")
-    return planned.group_by(SAMPLE).agg(pl.len().cast(pl.Int64).alias("models")).collect()

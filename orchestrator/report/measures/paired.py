@@ -18,6 +18,7 @@ import polars as pl
 from orchestrator.report.measures.clustering import cluster_numbers, outcomes
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.statistics.clustered import (
+    Floats,
     Mean,
     average_means,
     equivalence_test,
@@ -196,27 +197,27 @@ def correct_together(frames: Sequence[pl.DataFrame], tested: set[str], declared:
     Rows with ``endpoint`` primary are a family of their own in accuracy. The exploratory family has ``declared`` tests, or as
     many as there are p if that is more. Tests of equivalence are corrected apart, over all rows.
     """
-    sides = [[name for name in ("model", "other") if name in frame.columns] for frame in frames]
-    are_tested = [pl.all_horizontal(pl.col(names).is_in(list(tested))) for names in sides]
-    frames = [
-        f.with_columns(pl.when(t).then(pl.col(P_COLUMNS)).name.keep()) for f, t in zip(frames, are_tested, strict=True)
-    ]
-    adjusted: list[dict[str, list[float | None]]] = [{name: [None] * f.height for name in P_COLUMNS} for f in frames]
-    families: dict[str, list[tuple[float, list[float | None], int]]] = {}
-    for frame, columns in zip(frames, adjusted, strict=True):
-        for number, row in enumerate(frame.iter_rows(named=True)):
-            for name in P_COLUMNS:
-                alone = "primary" if name == "p" and row.get("endpoint") == "primary" else "exploratory"
-                if row[name] is not None:
-                    family = "equal" if name == "equal_p" else alone
-                    families.setdefault(family, []).append((row[name], columns[name], number))
-    for family, tests in families.items():
-        corrected = holm(np.array([p for p, _, _ in tests]), declared if family == "exploratory" else 0)
-        for (_, column, number), p in zip(tests, corrected.tolist(), strict=True):
-            column[number] = p
+    tables, families = list[Floats](), list[Any]()
+    for frame in frames:
+        sides = pl.col([name for name in ("model", "other") if name in frame.columns])
+        is_tested = pl.when(pl.all_horizontal(sides.is_in(list(tested))))
+        tables.append(frame.select(is_tested.then(pl.col(P_COLUMNS)).name.keep()).to_numpy().astype(np.float64))
+        families.append(np.tile(["exploratory", "exploratory", "equal"], (frame.height, 1)))
+        if "endpoint" in frame.columns:
+            families[-1][(frame["endpoint"] == "primary").to_numpy(), 0] = "primary"
+    p, family = np.concatenate(tables).ravel(), np.concatenate(families).ravel()
+    adjusted = p.copy()
+    for name in ("exploratory", "primary", "equal"):
+        chosen = (family == name) & ~np.isnan(p)
+        adjusted[chosen] = holm(p[chosen], declared if name == "exploratory" else 0)
+    ends = np.cumsum([frame.height for frame in frames])[:-1]
     return [
-        frame.with_columns(pl.Series(f"{name}_holm", values, pl.Float64) for name, values in columns.items())
-        for frame, columns in zip(frames, adjusted, strict=True)
+        frame.with_columns(
+            pl.Series(f"{name}{end}", column, nan_to_null=True)
+            for end, table in (("", before), ("_holm", after))
+            for name, column in zip(P_COLUMNS, table.T, strict=True)
+        )
+        for frame, before, after in zip(frames, tables, np.split(adjusted.reshape(-1, 3), ends), strict=True)
     ]
 
 

@@ -4,7 +4,6 @@ No measure depends on them.
 """
 
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -68,12 +67,10 @@ def _load_long(name: str) -> pl.DataFrame:
 UNVERIFIED = (
     "compared cells have the published ids and counts, but their pictures cannot be checked from the run folder"
 )
-UNFILTERED, UNFILTERED_VSOD = 17_909, 63
-"""Samples in the unfiltered table: of all seven scenarios, and of VSOD without weak occlusions (paper, section 3.3)."""
+UNFILTERED = 17_909
+"""Samples of all seven scenarios in the unfiltered table (paper, section 3.3)."""
 FIRST_COCO = 42
 """Smallest picture number of COCO val2014; the demo benchmark numbers its pictures from 0."""
-KNOWN_PICTURES = {("ROD", 0): "Realistic-Occlusion-Dataset/rod_1/banana/natural_bluebl_brownc-banana-s"}
-"""Pictures of the published data with known names (protocol.md, 'Data on disk')."""
 DEMO_CATEGORIES = frozenset((
     "anchor", "apple", "balloon", "banana", "bicycle", "butterfly", "cactus", "car", "cat", "chair", "crown",
     "duck", "fish", "flower", "glasses", "guitar", "hammer", "house", "icecream", "key", "ladder", "lamp",
@@ -90,48 +87,16 @@ def foreign_scenarios(run_data: RunData) -> dict[str, str]:
     scenarios = run_data.rows["scenario"].unique(maintain_order=True).to_list()
     if any(_is_demo_data(scenario, pictures.filter(scenario=scenario)) for scenario in scenarios):
         return dict.fromkeys(scenarios, "other data: the pictures are the demo benchmark's, not the published ones")
-    reasons = {scenario: _foreign_reason(scenario, run_data, pictures) for scenario in scenarios}
-    return {scenario: reason for scenario, reason in reasons.items() if reason}
-
-
-def subset_scenarios(run_data: RunData) -> dict[str, str]:
-    """Return the scenarios that lack samples of the paper's table, each with the reason."""
-    selection, reasons = run_data.sweep.selection, {}
-    counts = run_data.rows.filter(protocol="mcqa").group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
-    if not selection.filtered:
-        reasons = unfiltered_mismatches(dict(counts.iter_rows()))
-    for scenario, planned in counts.filter(pl.col("scenario").is_in(list(SCENARIOS))).iter_rows():
-        if selection.ids.get(scenario) or selection.limit is not None or selection.subset != "all":
-            reasons[scenario] = f"a subset: {pluralize(planned, 'sample')} by the sweep's selection"
-        elif selection.filtered and planned != (published := len(paper_ids()[scenario])):
-            reasons[scenario] = f"a subset: {pluralize(planned, 'sample')}, and the published table is of {published:,}"
+    ids = dict(run_data.episodes.group_by("scenario").agg("sample_id").iter_rows())
+    reasons = dict[str, str]()
+    for scenario in scenarios:
+        unknown_ids = set(ids.get(scenario, ())) - paper_ids().get(scenario, frozenset())
+        if scenario not in SCENARIOS:
+            reasons[scenario] = "not a scenario of the paper: an installed package provides it"
+        elif run_data.sweep.selection.filtered and unknown_ids:
+            samples = pluralize(len(unknown_ids), "sample")
+            reasons[scenario] = f"other data: {samples} with ids that the published filter does not keep"
     return reasons
-
-
-def unfiltered_mismatches(planned: Mapping[str, int]) -> dict[str, str]:
-    """Return the scenarios whose size is not that of the unfiltered table, each with the reason; only two sizes are published."""
-    total, reasons, text = sum(planned.values()), {}, "samples without the filter, and the published table is of"
-    if set(planned) == set(SCENARIOS) and total != UNFILTERED:
-        reasons = dict.fromkeys(planned, f"other data: {total:,} {text} {UNFILTERED:,}")
-    if planned.get("VSOD", UNFILTERED_VSOD) != UNFILTERED_VSOD:
-        reasons["VSOD"] = f"other data: {planned['VSOD']:,} {text} {UNFILTERED_VSOD}"
-    return reasons
-
-
-def open_ended_subsets(run_data: RunData) -> dict[str, str]:
-    """Return the scenarios whose open-ended samples are not the paper's (100 each, or all if there are fewer)."""
-    selection = run_data.sweep.selection_for(Protocol.OEG)
-    differs = selection.subset != "open-ended" or selection.limit is not None or not selection.filtered
-    damaged = {bad_line.scenario for bad_line in run_data.left_out}  # without a line, the shuffle draws other samples
-    judged = run_data.rows.filter(pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS)))
-    counts = judged.group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
-    published = {scenario: min(OPEN_ENDED, len(ids)) for scenario, ids in paper_ids().items()}
-    return {
-        scenario: f"another subset: {pluralize(planned, 'sample')} by the sweep's selection, and the published table is of the "
-        f"paper's own {published[scenario]}"
-        for scenario, planned in counts.iter_rows()
-        if differs or scenario in damaged or selection.ids.get(scenario) or planned != published[scenario]
-    }
 
 
 def _is_demo_data(scenario: str, pictures: pl.DataFrame) -> bool:
@@ -143,22 +108,34 @@ def _is_demo_data(scenario: str, pictures: pl.DataFrame) -> bool:
     return bool(folders) and all(DEMO_CATEGORIES & parts for parts in folders)
 
 
-def _foreign_reason(scenario: str, run_data: RunData, pictures: pl.DataFrame) -> str:
-    if scenario not in SCENARIOS:
-        return "not a scenario of the paper: an installed package provides it"
-    ids = set(run_data.episodes.filter(pl.col("scenario") == scenario)["sample_id"])
-    unknown_ids = len(ids - paper_ids()[scenario])
-    if run_data.sweep.selection.filtered and unknown_ids:
-        return f"other data: {pluralize(unknown_ids, 'sample')} with ids that the published filter does not keep"
-    name = KNOWN_PICTURES.get((scenario, 0), "")
-    images = pictures.filter(scenario=scenario, sample_id=0)["image"].to_list()
-    if images and not images[0].startswith(name):
-        return f"other data: sample 0 is {images[0][:80]}, and the published one is {name}*"
-    return ""
+def subset_scenarios(run_data: RunData, protocol: str = "mcqa") -> dict[str, str]:
+    """Return the scenarios whose samples are not those of the paper's table of a protocol, each with the reason.
+
+    Open-ended tables have 100 samples of each scenario, or all if there are fewer.
+    """
+    selection, is_open = run_data.sweep.selection_for(Protocol(protocol)), protocol in OPEN_ENDED_CONDITIONS
+    rows = run_data.rows.filter(pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS) if is_open else [protocol]))
+    counts = dict(rows.group_by("scenario").agg(pl.col("planned").max()).sort("scenario").iter_rows())
+    published = {name: min(OPEN_ENDED, len(ids)) if is_open else len(ids) for name, ids in paper_ids().items()}
+    differs = selection.limit is not None or selection.subset != ("open-ended" if is_open else "all")
+    if not selection.filtered and set(counts) == set(SCENARIOS) and sum(counts.values()) != UNFILTERED:
+        differs = True
+    damaged = {bad_line.scenario for bad_line in run_data.left_out} if is_open else set()  # the draw is another one
+    return {
+        scenario: f"a subset: {pluralize(planned, 'sample')}, and not those of the published table"
+        for scenario, planned in counts.items()
+        if scenario in published
+        and (
+            differs
+            or scenario in damaged
+            or selection.ids.get(scenario)
+            or (planned != published[scenario] if selection.filtered else is_open)
+        )
+    }
 
 
-def decoding_mismatch(sampling: Sampling, protocol: str) -> str | None:
-    """Return why decoding is not comparable, or None.
+def decoding_mismatch(sampling: Sampling, protocol: str) -> str:
+    """Return why decoding is not comparable; empty if it is.
 
     Multiple choice needs the paper's temperature and number of new tokens; open-ended answers are sampled without a tight limit,
     as in the package's example.
@@ -171,7 +148,7 @@ def decoding_mismatch(sampling: Sampling, protocol: str) -> str | None:
         is_sampled = sampling.temperature > 0 or (sampling.checkpoint and sampling.sampled)
         is_same = is_sampled and sampling.max_tokens >= fewest
         theirs = f"sampled with a limit of {fewest:,} or more"
-    return None if is_same else f"decoded otherwise than the paper: {_describe(sampling)}, instead of {theirs}"
+    return "" if is_same else f"decoded otherwise than the paper: {_describe(sampling)}, instead of {theirs}"
 
 
 def decoding_note(sampling: Sampling, protocol: str) -> str:

@@ -26,7 +26,6 @@ from orchestrator.report.paper.published import (
     decoding_mismatch,
     decoding_note,
     foreign_scenarios,
-    open_ended_subsets,
     published_figures,
     subset_scenarios,
 )
@@ -54,8 +53,7 @@ SCHEMA = {
     "flip_rate": pl.Float64,
 }
 KEY = ("protocol", "condition", "paper", "scenario", "measure")
-COUNTS = ("scenario", "planned", "finished", "errors", "failed", "scored", "lacking", "all_seven", "judge")
-NOT_SCORED = "nothing is scored yet"
+COUNTS = ("scenario", "planned", "finished", "errors", "scored", "lacking", "all_seven", "judge")
 OUR_READING = (
     "oeg-multi: the paper says of these answers only that every inapplicable suggestion is mapped to a random valid one "
     "(section 4.2); which answers are suggestions, the judge's wording and the draw are our reading "
@@ -80,19 +78,26 @@ def compare_with_paper(run_data: RunData) -> pl.DataFrame:
     our interval. ``apart`` describes how our decoding differs from the package's. ``errors`` counts episodes without an
     answer, which none of our measures count and the package's example counts as wrong.
     """
-    figures, comparable = _own_figures(run_data), _Comparable(run_data)
     apart, flips = _decoding_notes(run_data), measured_flips(run_data.folder)
     sizes = {names: part["finished"].to_list() for names, part in run_data.rows.group_by(GROUP)}
-    rows = []
-    for row in figures.iter_rows(named=True):
-        if reason := comparable.exclusion_reason(row) or (
-            NOT_SCORED if None in (row["ours"], row["published"]) else ""
-        ):
+    samplings = {"oeg": run_data.sweep.open_ended.sampling, "oeg-multi": run_data.sweep.open_ended.sampling}
+    subsets = {protocol: subset_scenarios(run_data, protocol) for protocol in MEASURES}
+    foreign, rows = foreign_scenarios(run_data), []
+    for row in _own_figures(run_data).iter_rows(named=True):
+        protocol = row["protocol"]
+        reason = (
+            _sample_reason(row["scenario"], foreign)
+            or ("the paper has no such figure" if row["published"] is None else "")
+            or decoding_mismatch(samplings.get(protocol, run_data.sweep.sampling), protocol)
+            or _sample_reason(row["scenario"], subsets[protocol])
+            or _unfinished_reason(row)
+        )
+        if reason:
             rows.append({**row, "published": None, "reason": reason})
             continue
-        row |= {"difference": row["ours"] - row["published"], "apart": apart[row["protocol"]]}
+        row |= {"difference": row["ours"] - row["published"], "apart": apart[protocol]}
         row |= {"flip_rate": flips.get(row["model"], DEFAULT_FLIPS)}
-        is_exact = row["protocol"] == "mcqa" and not row["apart"]
+        is_exact = protocol == "mcqa" and not row["apart"]
         rows.append(row | _agreement_columns(row, is_exact, sizes[tuple(row[name] for name in GROUP)]))
     frame = pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
     scenario = rank_of("scenario", [*SCENARIOS, AVERAGE])
@@ -102,9 +107,10 @@ def compare_with_paper(run_data: RunData) -> pl.DataFrame:
 def _own_figures(run_data: RunData) -> pl.DataFrame:
     """Return a row per cell or average and measure that the paper has too, with the published figure or null."""
     cells, averages = estimate(run_data)
-    if "aggregate" in run_data.rows.columns:
-        lacking = missing_episodes(run_data.rows.columns).alias("lacking")
-        cells = cells.join(run_data.rows.select("cell", lacking, "judge", *INTERVALS), on="cell", how="left")
+    lacking = missing_episodes(run_data.rows.columns).alias("lacking")
+    judged = ["judge", *INTERVALS] if "aggregate" in run_data.rows.columns else []
+    cells = cells.join(run_data.rows.select("cell", lacking, *judged), on="cell", how="left")
+    if judged:
         means = open_ended_averages(run_data).select(*GROUP, *INTERVALS, pl.lit(run_data.judge).alias("judge"))
         averages = averages.join(means, on=list(GROUP), how="left")
     counts = run_data.rows.group_by(GROUP).agg(pl.col("planned", "finished", "errors").sum())
@@ -179,40 +185,6 @@ def _flip_sentences(rows: pl.DataFrame) -> Iterator[str]:
         yield f"{names}: {source} {rate:.2f}% of answers change with the batch; * is beyond what that explains (5%)"
 
 
-class _Comparable:
-    """All that decides whether a cell of one run can be compared with the paper."""
-
-    def __init__(self, run_data: RunData) -> None:
-        sweep = run_data.sweep
-        self.filtered = sweep.selection.filtered
-        self.foreign, self.subset = foreign_scenarios(run_data), subset_scenarios(run_data)
-        self.judged = open_ended_subsets(run_data)
-        samplings = {"mcqa": sweep.sampling, **dict.fromkeys(("oeg", "oeg-multi"), sweep.open_ended.sampling)}
-        self.decoding = {name: decoding_mismatch(sampling, name) for name, sampling in samplings.items()}
-        tables = published_figures().filter(filtered=self.filtered)
-        self.listed = set(tables.select("protocol", "condition", "paper").unique().iter_rows())
-        self.tables = {key[:2] for key in self.listed}
-
-    def exclusion_reason(self, row: Mapping[str, Any]) -> str | None:
-        """Return the first reason why this cell or average is not compared, or None."""
-        table, scenario = (row["protocol"], row["condition"]), row["scenario"]
-        if row["protocol"] == "tools":
-            return "no figure of tool calls is published: the paper has no such protocol"
-        if foreign := _sample_reason(scenario, self.foreign):
-            return foreign
-        if not row["paper"]:
-            return "the model is not in the paper"
-        if table not in self.tables:
-            samples = "filtered" if self.filtered else "unfiltered"
-            return f"no table per model of {row['condition']} ({row['protocol']}, {samples}) is published"
-        if (*table, row["paper"]) not in self.listed:
-            return f"the published table of {row['condition']} has no row of {row['paper']}"
-        if decoding := self.decoding[row["protocol"]]:
-            return decoding
-        subsets = self.subset if row["protocol"] == "mcqa" else self.judged
-        return _sample_reason(scenario, subsets) or _unfinished_reason(row)
-
-
 def _decoding_notes(run_data: RunData) -> dict[str, str]:
     """Return how our decoding and reading of each protocol differ from the package's; empty texts where they do not."""
     sweep, open_ended = run_data.sweep, run_data.sweep.open_ended.sampling
@@ -222,20 +194,17 @@ def _decoding_notes(run_data: RunData) -> dict[str, str]:
     return notes | {"oeg-multi": "; ".join(filter(None, several_turns))}
 
 
-def _sample_reason(scenario: str, reasons: Mapping[str, str]) -> str | None:
+def _sample_reason(scenario: str, reasons: Mapping[str, str]) -> str:
     """Return the reason that ``reasons`` has for a scenario; for an average, the first reason of any scenario."""
-    return next(iter(reasons.values()), None) if scenario == AVERAGE else reasons.get(scenario)
+    return next(iter(reasons.values()), "") if scenario == AVERAGE else reasons.get(scenario, "")
 
 
-def _unfinished_reason(row: Mapping[str, Any]) -> str | None:
+def _unfinished_reason(row: Mapping[str, Any]) -> str:
+    """Return why a cell or average is not complete: not played, failed, or not judged yet; empty if it is."""
     if row["scenario"] == AVERAGE:
-        return None if row["all_seven"] else "not all seven scenarios are complete"
-    if row["planned"] > row["finished"]:
-        return f"unfinished: {row['finished']:,} of {pluralize(row['planned'], 'episode')}"
-    if row["failed"]:
-        return f"{pluralize(row['failed'], 'episode')} failed here; `proactive-sweep run --retry failed` plays it again"
-    pending = row.get("lacking")
-    return f"{pluralize(pending, 'answer')} not judged yet; `proactive-sweep judge` reads them" if pending else None
+        return "" if row["all_seven"] else "not all seven scenarios are complete"
+    done = f"{row['planned'] - row['lacking']:,} of {pluralize(row['planned'], 'episode')} with an answer or verdict"
+    return f"unfinished: {done}" if row["lacking"] else "" if row["ours"] is not None else "nothing is scored"
 
 
 def _agreement_columns(row: Mapping[str, Any], exact: bool, sizes: Sequence[int]) -> dict[str, Any]:

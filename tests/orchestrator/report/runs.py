@@ -16,7 +16,7 @@ from envs import SCENARIOS
 from envs.samples import paper_ids
 from orchestrator.judging.judge_queue import find_unjudged
 from orchestrator.planning.build_plan import build_plan, planned_rows, stored_episodes
-from orchestrator.report.paper.published import KNOWN_PICTURES, published_figures
+from orchestrator.report.paper.published import published_figures
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.storage import checksums, run_folder, safe_write
@@ -223,6 +223,6 @@ def _turn(cell, key, turn, kind):
 
 
 def _image(cell, key, turn) -> str:
-    """Return a plausible picture name: the known one where the real set has one."""
+    """Return a plausible picture name."""
     number = int(key.rsplit("/", 1)[1].split("-")[0])
-    return f"{KNOWN_PICTURES.get((cell.scenario, number), SCENARIOS[cell.scenario].stem)}/{number}-{turn}.jpg"
+    return f"{SCENARIOS[cell.scenario].stem}/{number}-{turn}.jpg"

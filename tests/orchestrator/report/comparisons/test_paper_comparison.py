@@ -55,9 +55,7 @@ def test_multi_turn_open_ended_run_is_compared_with_table_10(tmp_path):
     assert ours["reason"].null_count() == ours.height == 8 * 2 and ours["inside"].all() and not ours["exact"].any()
     assert ours["difference"].abs().max() < 0.1
     assert rod["published"].item() == 1.1 and rod["ours"].item() == pytest.approx(100 / 88)
-    assert (
-        hint["reason"].str.contains("no table per model of hint (oeg-multi, filtered) is published", literal=True).all()
-    )
+    assert set(hint["reason"]) == {"the paper has no such figure"}
     assert any("our reading" in line and "rule-judge/turns-1-" in line for line in comparison_notes(comparison))
 
 
@@ -89,7 +87,7 @@ def test_unfinished_cell_and_its_average_are_not_compared(demo_data, tmp_path):
 
 
 DECODED = {"sampling": {"temperature": 0.0, "max_tokens": 4096}}
-SUBSETS = {"ROD": 88, "VSOD": 42, "MVP-N": "2,591", "IN-C": "1,095", "QD": "2,105", "CIT": 396, "COCO": "1,240"}
+SUBSET = "a subset: 4 samples, and not those of the published table"
 
 
 @pytest.mark.parametrize(
@@ -99,24 +97,18 @@ SUBSETS = {"ROD": 88, "VSOD": 42, "MVP-N": "2,591", "IN-C": "1,095", "QD": "2,10
          "tokens, instead of each checkpoint's generation_config with at most 50"),
         ({"protocol": "oeg", "open_ended": DECODED}, "decoded otherwise than the paper: greedy, at most 4,096 new "
          "tokens, instead of sampled with a limit of 4,096 or more"),
-        ({"protocol": "oeg"}, "another subset: {most} samples by the sweep's selection, and the published table is of the "
-         "paper's own {open_ended}"),
-        ({"selection": {"filtered": False}, "conditions": ["hint"]},
-         "no table per model of hint (mcqa, unfiltered) is published"),
-        ({"conditions": ["reference"], "names": ["gpt-5.2"]}, "the published table of reference has no row of GPT-5.2"),
-        ({"names": ["uniform"]}, "the model is not in the paper"),
-        ({}, "a subset: {most} samples, and the published table is of {samples}"),
-        ({"selection": {"limit": 4}}, "a subset: {most} samples by the sweep's selection"),
+        ({"protocol": "oeg"}, SUBSET),
+        ({"selection": {"filtered": False}, "conditions": ["hint"]}, "the paper has no such figure"),
+        ({"names": ["uniform"]}, "the paper has no such figure"),
+        ({}, SUBSET),
+        ({"selection": {"limit": 4}}, SUBSET),
     ],
 )  # fmt: skip
 def test_a_reason_names_the_first_difference_from_the_papers_setting(tmp_path, changes, reason):
     more = {"names": [MODEL], "conditions": ("zero-shot",), "most": 4, **changes}
     found = compare_with_paper(read_run(write_published_run(tmp_path / "run", **more)))
 
-    for name, samples in SUBSETS.items():
-        own = 100 if isinstance(samples, str) else min(100, samples)
-        expected = reason.format(most=more["most"], samples=samples, open_ended=own)
-        assert set(found.filter(scenario=name)["reason"]) == {expected}
+    assert set(found.filter(pl.col("scenario") != "avg")["reason"]) == {reason}
 
 
 def test_open_ended_cells_are_compared_with_judged_tables(tmp_path):

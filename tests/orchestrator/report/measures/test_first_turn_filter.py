@@ -74,11 +74,11 @@ def expected_ids(known_by: dict, percent: int) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("percent", NEEDED)
 def test_recomputed_set_is_planted_set(planted_run, known_by, percent):
-    first_turns = first.first_turns(read_run(planted_run))
+    models, samples = first.filter_samples(read_run(planted_run), percent)
 
-    assert first_turns.models == tuple(f"planted-{number:02d}" for number in range(MODELS)), "a policy is no model"
-    assert first_turns.ids(percent) == expected_ids(known_by, percent)
-    counts = {row["scenario"]: row for row in first.threshold_counts(first_turns, percent).iter_rows(named=True)}
+    assert models == [f"planted-{number:02d}" for number in range(MODELS)], "a policy is no model"
+    assert first.kept_ids(samples) == expected_ids(known_by, percent)
+    counts = {row["scenario"]: row for row in first.count_samples(samples).iter_rows(named=True)}
     below = [right for right in RIGHT if right < NEEDED[percent]]
     qd, total = counts["QD"], counts["all"]
     assert (qd["samples"], qd["kept"], qd["gone"], qd["undecided"]) == (10, len(below), 10 - len(below), 0)
