@@ -6,7 +6,6 @@ Ray never replays its streams, which would lose and repeat episodes.
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from actors.engine.budget import Ledger
 from actors.engine.in_flight import StartReport, choose_in_flight
 from actors.engine.loader import freeze_heap, load_engine
 from actors.engine.weights import loaded_weights
-from actors.node import own_packages
 from actors.node.process_output import WorkerAddress, output_files
 from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.playing.judge_runner import JudgeRunner, LeasedAnswer
@@ -30,33 +28,8 @@ from actors.trial.certify import record_inputs
 from actors.trial.trial import TrialReport, run_trial
 from sweeps.spec import Judge, ModelSpec
 
-install_packages = ray.remote(num_cpus=0, max_retries=0)(own_packages.install)
-"""Installs a model's own packages on the node that it runs on."""
-
 SharedLedger = ray.remote(num_cpus=0, max_restarts=0, max_concurrency=100_000)(Ledger)
 """The ledger in its own process; every waiting request of every worker is one call."""
-
-
-@dataclass(frozen=True)
-class OwnPackages:
-    """The folder of a worker's own packages, first in its ``sys.path``."""
-
-    folder: str
-    reason: str = ""
-    """Why it could not be installed; empty if it was."""
-
-    def check(self) -> None:
-        """Keep the folder while this process lives.
-
-        Raises ImportError if the packages cannot be installed, and RuntimeError if they were installed on another node.
-        """
-        if self.reason:
-            raise ImportError(self.reason)
-        if not own_packages.is_complete(self.folder):
-            raise RuntimeError(
-                f"{socket.gethostname()} has no {self.folder}: Ray has placed the worker on another node"
-            )
-        own_packages.hold(self.folder)
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
@@ -70,7 +43,8 @@ class Worker:
         data: str,
         judge: Judge | None = None,
         ledger: Any = None,
-        packages: OwnPackages | None = None,
+        packages: str = "",
+        *install_errors: str,
     ) -> None:
         """
         Args:
@@ -78,10 +52,11 @@ class Worker:
             models: the models to load; for a ``judge``, which gets leases of answers, only its own.
             data: the benchmark folder.
             ledger: the ``SharedLedger`` of a sweep with a budget.
-            packages: the worker's own packages, installed before this process began.
+            packages: the folder of its own packages, first in ``sys.path``; empty if it has none.
+            install_errors: why that folder could not be installed, one text a node, before this process began.
         """
         self.plan, self.models, self.data, self.judge, self.ledger = plan, models, Path(data), judge, ledger
-        self.packages = packages
+        self.packages, self.install_errors = packages, install_errors
         self.backends: dict[str, Backend] = {}
         self.turn_judge: TurnJudge | None = None
         """Judges answers while their episodes wait, if a model plays ``oeg-multi``."""
@@ -101,10 +76,13 @@ class Worker:
     async def start(self, staged: str = "") -> StartReport:
         """Load the engines and report their log lines and how many episodes they play at once.
 
-        ``staged`` is the data folder on this node, if the data were copied here. Raises the errors of ``load_engine``.
+        ``staged`` is the data folder on this node, if the data were copied here. Raises the errors of ``load_engine``, and
+        ImportError or RuntimeError if this node lacks its packages.
         """
-        if self.packages:
-            self.packages.check()
+        if reason := next(filter(None, self.install_errors), ""):
+            raise ImportError(reason)
+        if self.packages and not Path(self.packages).is_dir():
+            raise RuntimeError(f"{socket.gethostname()} has no {self.packages}: Ray placed the worker on another node")
         lines: list[str] = []
         self.data = Path(staged) if staged else self.data
 

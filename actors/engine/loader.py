@@ -12,7 +12,6 @@ from actors.engine.backend import Backend
 from actors.engine.registry import open_engine
 from actors.engine.weights import WEIGHT_SUFFIXES
 from actors.node.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check_gpus
-from actors.node.hub_retry import retry_hub
 from actors.node.load_queue import MEMORY_MARGIN_BYTES, free_memory, loading_turn
 from actors.node.root_cause import name_root_cause
 from sweeps.checkpoint import cached_repository
@@ -21,13 +20,19 @@ from sweeps.spec import ModelSpec
 
 MEMORY_PER_WEIGHTS = 1.2
 """Least GPU memory of an engine other than vLLM, as a multiple of its weights."""
+HUB_CLIENTS = ("httpx", "httpx2", "requests")
+"""The packages whose errors mean that a request to the Hub failed; huggingface_hub itself has tried six times."""
+
+
+class HubUnreachable(RuntimeError):
+    """The Hub did not answer; a later start of a worker may succeed."""
 
 
 def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report: Callable[[str], None]) -> Backend:
     """Return the model's engine, ready; ``data`` is the benchmark folder, ``assigned`` are the GPUs from Ray.
 
-    Between retries of the Hub, other engines may load. Raises HubUnreachable if no retry succeeds, GpuUnavailable if the devices
-    are not as requested, and errors of ``open_engine``.
+    Raises HubUnreachable if the Hub does not answer, GpuUnavailable if the devices are not as requested, and errors of
+    ``open_engine``.
     """
     if model.backend in ("builtin", "openai"):
         return open_engine(model, data)
@@ -38,11 +43,25 @@ def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all GPUs visible to a worker without any
 
-    def in_turn() -> Backend:
+    try:
         with loading_turn(model.name, report, must_load_alone(model) or not fits_twice(size)), name_root_cause():
             return open_engine(model, data)
+    except Exception as problem:
+        if reason := unreachable_reason(problem):
+            raise HubUnreachable(f"the Hub does not answer for {model.name} ({reason})") from problem
+        raise
 
-    return retry_hub(in_turn, model.name, report)
+
+def unreachable_reason(problem: BaseException | None) -> str:
+    """Return why the Hub did not answer, if that is what an error or one of its causes says; empty for refusals and others."""
+    while problem is not None and type(problem).__name__ != "OfflineModeIsEnabled":
+        if any(base.__module__.partition(".")[0] in HUB_CLIENTS for base in type(problem).__mro__):
+            status = getattr(getattr(problem, "response", None), "status_code", None)
+            if status is None:
+                return str(problem) or type(problem).__name__
+            return f"HTTP {status}" if status == 429 or status >= 500 else ""
+        problem = problem.__cause__ or problem.__context__
+    return ""
 
 
 def fits_twice(size: int | None) -> bool:

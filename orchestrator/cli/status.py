@@ -21,7 +21,7 @@ from orchestrator.cli.printing import (
 from orchestrator.gold.gold_check import gold_notes
 from orchestrator.monitoring.console import show
 from orchestrator.monitoring.render import status_tables
-from orchestrator.storage import replica_time, reused
+from orchestrator.storage import reused
 from orchestrator.storage.run_folder import planned_cells, planned_episodes, stored_sweep
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import judge_counts
@@ -44,14 +44,12 @@ def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> 
                 **({"precision": precision} if precision else {}),
                 "reused": reused.reused_per_cell(folder),
                 "judges": {judge: counts._asdict() for judge, counts in judges.items()},
-                "replica_time": replica_time.as_rows(folder),
             }
         )
     else:
         table = text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"]))
         summary = [] if cells else list(_summarize_cells(progress["cells"]))
         show(*([table] if cells else []), *status_tables(progress), *summary, *precision)
-        print_lines(replica_time.describe(folder))
         print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
         print_lines(gold_notes(folder))
         print_sources(folder, progress["left_out"])

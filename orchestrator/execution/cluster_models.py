@@ -20,7 +20,7 @@ from orchestrator.execution import ray_cluster
 from orchestrator.execution.driver import START_TIMEOUT_S
 from orchestrator.execution.gpu_placement import GpuPlacement
 from orchestrator.execution.losses import last_line
-from orchestrator.execution.model_packages import worker_arguments, worker_options
+from orchestrator.execution.model_packages import packages_arguments, worker_options
 from orchestrator.inspection import model_try
 from orchestrator.inspection.model_try import Row
 from orchestrator.planning.plan import Plan
@@ -56,7 +56,8 @@ async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
         [model],
         str(Path(sweep.data).resolve()),
         None,
-        **worker_arguments([model]),
+        None,
+        *packages_arguments([model]),
     )
     try:
         return await _run_trial(worker, model, sweep, plan)

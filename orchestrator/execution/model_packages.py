@@ -13,12 +13,14 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.worker import OwnPackages, install_packages
+from actors.node import own_packages
 from orchestrator.execution.ray_cluster import node_hosts
 from orchestrator.object_store.bucket import cache_root
 from sweeps.spec import ModelSpec
 from sweeps.values import digest
 
+install_packages = ray.remote(num_cpus=0, max_retries=0)(own_packages.install)
+"""Installs a model's own packages on the node that it runs on."""
 log = logging.getLogger(__name__)
 
 
@@ -29,21 +31,17 @@ def worker_options(models: Sequence[ModelSpec]) -> dict[str, Any]:
     return {"runtime_env": {"env_vars": {"PYTHONPATH": os.pathsep.join((str(folder), "${PYTHONPATH}"))}}}
 
 
-def worker_arguments(models: Sequence[ModelSpec], node: str = "") -> dict[str, Any]:
+def packages_arguments(models: Sequence[ModelSpec], node: str = "") -> list[Any]:
     """Start the installation on the worker's node, or on all nodes if ``node`` is empty.
 
-    Returns the arguments of the actor that make it wait for the installation.
+    Returns the last arguments of the actor: the folder, and results for which the start of its process waits.
     """
     if not (folder := packages_folder(models)):
-        return {}
+        return []
     log.info("%s waits for %s in %s", models[0].name, ", ".join(_requirements(models)), folder)
-    installs = [
-        install_packages.options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
-            _requirements(models), str(folder)
-        )
-        for name in ([node] if node else node_hosts())
-    ]
-    return {"packages": join_reasons.remote(str(folder), *installs)}
+    strategies = [NodeAffinitySchedulingStrategy(name, soft=False) for name in ([node] if node else node_hosts())]
+    tasks = [install_packages.options(scheduling_strategy=strategy) for strategy in strategies]
+    return [str(folder), *(task.remote(_requirements(models), str(folder)) for task in tasks)]
 
 
 def packages_folder(models: Sequence[ModelSpec]) -> Path | None:
@@ -54,14 +52,6 @@ def packages_folder(models: Sequence[ModelSpec]) -> Path | None:
     if not (requirements := _requirements(models)):
         return None
     return cache_root() / "packages" / digest(json.dumps([requirements, _installed()]), 12)
-
-
-def _join_reasons(folder: str, *reasons: str) -> OwnPackages:
-    return OwnPackages(folder, next(filter(None, reasons), ""))
-
-
-join_reasons = ray.remote(num_cpus=0, max_retries=0)(_join_reasons)
-"""Waits for the installations on all nodes; returns the folder, with the reason of the first failure."""
 
 
 def _requirements(models: Sequence[ModelSpec]) -> list[str]:

@@ -16,11 +16,9 @@ from orchestrator.execution.live_control import LiveControl
 from orchestrator.execution.prepare import AttemptState
 from orchestrator.execution.result_sink import CircuitBreaker, ResultSink, find_answering_groups
 from orchestrator.monitoring.progress import Progress
-from orchestrator.monitoring.replica_clock import ReplicaClock
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import worker_group
 from orchestrator.scheduling.forecast.throughput import write_observed
-from orchestrator.storage.replica_time import held_metrics
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +53,8 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     driver = Driver(sweep, state.plan, startable, sink, queue, lambda: _take_cancelled(state, sink.breaker))
     control = LiveControl(driver, state.plan, state.output, state.standing)
     state.signals.stop_with(driver.stop)
-    clock = ReplicaClock(state.output, state.log.name)
     with progress:
-        await driver.run(lambda: _on_tick(state, driver, progress, control, clock))
-        clock.write()
-        progress.record(held_metrics(state.output))
+        await driver.run(lambda: _on_tick(state, driver, progress, control))
     write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
     refused = {str(group): reason for group, reason in sink.breaker.stop_reasons.items()}
     state.reasons = {**state.reasons, **driver.reasons, **refused}
@@ -74,12 +69,9 @@ def _take_cancelled(state: AttemptState, breaker: CircuitBreaker) -> Iterator[tu
         yield stop
 
 
-def _on_tick(
-    state: AttemptState, driver: Driver, progress: Progress, control: LiveControl, clock: ReplicaClock
-) -> None:
+def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: LiveControl) -> None:
     """Carry out commands, show progress and flush the stores, about twice a second."""
     control.poll()
-    clock.look(driver.schedule.slots, driver.now())
     progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons, driver.troubles.by_group)
     state.store.flush_old()
     if state.stops.changed:

@@ -17,7 +17,7 @@ from actors.trial.certificate import Certificate
 from actors.worker import Worker
 from orchestrator.execution.cluster_view import Holding, placed_node
 from orchestrator.execution.gpu_placement import GpuPlacement
-from orchestrator.execution.model_packages import worker_arguments, worker_options
+from orchestrator.execution.model_packages import packages_arguments, worker_options
 from orchestrator.execution.spending import Spending
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan, judge_group, worker_group
@@ -173,7 +173,7 @@ class WorkerPool:
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
             self._plan_ref, [*map(self.weights.pin, models)],
             str(Path(self.sweep.data).resolve()), judge, self.spending.ledger,
-            **worker_arguments(models, start.place.node),
+            *packages_arguments(models, start.place.node),
         )  # fmt: skip
         self.handles[slot] = WorkerHandle(name, actor, queue, None, models, self.demands[name], start.place)
         if judge is None:

@@ -74,7 +74,7 @@ class Progress:
         if now - self._recorded >= max(POINT_INTERVAL_S, (now - self.began) / POINTS):
             rate = (done - self._done) / max(now - (self._recorded or self.began), 1e-9)
             self._recorded, self._done = now, done
-            self.record({"episodes_per_second": rate})
+            self._record(done, rate)
         file_due = now - self._written >= snapshot.WRITE_INTERVAL_S
         line_due = now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
         if self.table is None and not file_due and not line_due:
@@ -91,21 +91,20 @@ class Progress:
             table = render.table(current, max(3, self.console.height - 5))
             self.table.update(Visible(table), refresh=True)
 
-    def record(self, metrics: Mapping[str, float]) -> None:
-        """Record metrics and the current number of finished episodes."""
-        append_point(self.folder, Point(done=self.finished + self._done, at=int(time.time() * 1000), **metrics))
-
     def replan(self, planned: pl.DataFrame) -> None:
         """Replace the planned episodes of each cell after the precision rule has stopped some cells."""
         self.rate_meter.planned = self._by_group(dict(planned.select("cell", "planned").iter_rows()))
 
     def report_total(self, done: int, seconds: float) -> None:
         """Print and record how many episodes the attempt played, and how fast."""
-        self._done = done
-        self.record({"episodes_per_second": done / seconds})
+        self._record(done, done / seconds)
         sentence = f"played {done:,} episodes in {seconds:.1f} s ({render.format_rate(done / seconds)})"
         log.info(sentence)
         print(sentence, file=sys.stderr, flush=True)
+
+    def _record(self, done: int, rate: float) -> None:
+        at = int(time.time() * 1000)
+        append_point(self.folder, Point(done=self.finished + done, at=at, episodes_per_second=rate))
 
     def _print_lines(self, current: snapshot.Snapshot) -> None:
         """Write lines to the attempt's log, and print them if there is no table."""

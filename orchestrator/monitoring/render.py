@@ -8,7 +8,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
-from sweeps.values import format_gpus
 
 HEADINGS = ("model", "replicas", "GPUs", "episodes", "/s", "waiting", "playing", "errors", "left")
 
@@ -54,16 +53,13 @@ def headline(snapshot: Snapshot) -> str:
 
 
 def sentence(row: GroupRow) -> str:
-    """Return ``qwen: 2 ready, 1 starting, 3 GPUs, 256 at once, 5.1/s, 340 in flight, 2,000 waiting, 3 errors, 12 min left``."""
+    """Return ``qwen: replicas 2 +1, GPUs 3, episodes 340/2,000, 5.1/s, waiting 1,400, playing 256, left 12 min``."""
     if row.waits:
         return f"{row.name}: {row.waits}"
-    workers = f"{row.ready} ready" + (f", {row.starting} starting" if row.starting else "")
-    parts = [workers, format_gpus(row.gpus) if row.gpus else "", f"{row.at_once:,} at once" if row.at_once > 1 else ""]
-    parts += [format_rate(row.rate), f"{row.in_flight:,} in flight", f"{row.waiting:,} waiting"]
-    optional = {"paused": row.paused, "cancelled": row.cancelled, "errors": row.errors}
-    parts += [f"{count:,} {name}" for name, count in optional.items() if count]
-    parts += [f"{format_duration(row.seconds_left)} left"] if row.seconds_left is not None else []
-    return f"{row.name}: {', '.join(filter(None, parts))}"
+    parts = [
+        f"{text}/s" if heading == "/s" else f"{heading} {text}" for heading, text in format_row(row).items() if text
+    ]
+    return f"{row.name}: {', '.join(parts[1:])}"
 
 
 def format_duration(seconds: float | None) -> str:

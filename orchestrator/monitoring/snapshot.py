@@ -51,8 +51,6 @@ class GroupRow:
     """None while there is no estimate."""
     reason: str = ""
     """Why it last lost a worker."""
-    at_once: int = 0
-    """Episodes that one replica plays at a time; 0 without a replica."""
     paused: int = 0
     """Episodes that the user has paused (``proactive-sweep ctl``)."""
     cancelled: int = 0
@@ -139,7 +137,7 @@ class RateMeter:
         row = GroupRow(name, judges, done=self.before.get(name, 0) + stored, rate=rate)
         if group:
             row.waiting, row.paused, row.cancelled = group.queued_count, len(group.parked), len(group.dropped)
-            row.at_once, row.waits = group.demand.concurrency if slots else 0, schedule.describe_wait(group)
+            row.waits = schedule.describe_wait(group)
         row.ready, row.in_flight = sum(slot.ready for slot in slots), sum(slot.leased_count for slot in slots)
         row.starting, row.gpus = len(slots) - row.ready, sum(slot.group.demand.gpus for slot in slots)
         row.waits = row.waits or ("" if rate else describe_silence(slots, schedule.now, trouble))

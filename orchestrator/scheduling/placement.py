@@ -76,7 +76,7 @@ class Placement:
     def _stop(self, slots: Iterable[int]) -> list[Command]:
         stopped = list(slots)
         for slot in stopped:
-            self._release(slot).stopped = True
+            self._release(slot)
         return [*map(Stop, stopped)]
 
     def _next_to_start(self) -> WorkerGroup | None:

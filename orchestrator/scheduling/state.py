@@ -164,8 +164,6 @@ class WorkerSlot:
     """True while it plays a lease of suspects, and nothing else."""
     leaving: bool = False
     """True if it takes no new lease, because another group or pool needs its GPUs or its node is drained."""
-    stopped: bool = False
-    """True if the scheduler has ended it; it is then not lost."""
     surplus: bool = False
     """True if it takes no new lease, because its group ends in time without it and another group needs its GPUs."""
     leases: dict[int, dict[int, None]] = field(default_factory=dict)

@@ -153,7 +153,7 @@ def test_a_run_folder_that_is_moved_while_it_is_written_ends_the_run_with_a_sent
 
 
 def test_a_file_that_a_full_disk_kept_from_its_name_is_not_missed_for_ever(larger_world):
-    """Found by seed 20906: nothing rewrote replica_time.json, as the next attempt had nothing to play."""
+    """Found by seed 20906: nothing rewrote it, as the next attempt had nothing to play."""
     larger_world.undisturbed(20906)
     larger_world.play(Schedule(20906, (Event(0, "disk full", 89, 5.48), Event(0, "late item", 12, 16.16))))
 

@@ -32,7 +32,6 @@ from orchestrator.report.tables.parts import (
 )
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
-from orchestrator.storage.replica_time import HELD, time_by_group
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Protocol
 
@@ -53,7 +52,6 @@ COST = {
     "tokens": "prompts and replies, as the engine counts them",
     "cost": "paid to the service, in the currency of its prices",
     "GPU-hours": "time in which replicas played, times their GPUs; loading is not included",
-    "playing": "share of the time that its replicas held in which they played",
 }
 MOST_ROWS = 40
 """Number of rows of missing replies; ``missing.csv`` has all."""
@@ -227,14 +225,12 @@ def cost_table(run_data: RunData) -> Table:
     numbers, lines = resources(run_data), list[Line]()
     tokens = (pl.col("prompt_tokens").sum() + pl.col("reply_tokens").sum()).alias("tokens")
     sums = numbers.group_by("model").agg(pl.col("played", "cost", "gpu_hours").sum(), tokens)
-    times, inputs = time_by_group(run_data.folder), by_column(certificate_rows(run_data), "model")
+    inputs = by_column(certificate_rows(run_data), "model")
     for row in sums.filter(pl.col("tokens") > 0).sort("model").iter_rows(named=True):
-        held = [getattr(times[row["model"]], part) for part in HELD] if row["model"] in times else []
-        busy = f"{100 * held[HELD.index('playing')] / sum(held):.0f}%" if sum(held) else "-"
         counts = number_cell(row["played"], ",d"), number_cell(row["tokens"], ",d")
         paid = number_cell(row["cost"] or None, ",.4f"), number_cell(row["gpu_hours"] or None, ",.3f")
         certificate = inputs.get(row["model"], {"certificate": MISSING.text})["certificate"]
-        lines.append(line(row["model"], [*counts, *paid, TableCell(busy), TableCell(certificate)]))
+        lines.append(line(row["model"], [*counts, *paid, TableCell(certificate)]))
     certified = Column("input", "whether the model's input is certified to equal the package's", number=False)
     heads = (MODEL, *map(Column, COST, COST.values()), certified)
     return Table("cost", "Cost, time and model input", heads, tuple(lines), numbers)

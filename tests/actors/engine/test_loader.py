@@ -9,9 +9,11 @@ import pytest
 
 from actors.engine import loader as engine_loader
 from actors.engine.backend import ScriptedBackend
-from actors.engine.loader import gpu_request, load_engine, must_load_alone
+from actors.engine.loader import HubUnreachable, gpu_request, load_engine, must_load_alone
 from actors.node.gpu_check import GpuRequest, GpuUnavailable
+from orchestrator.execution.losses import FATAL_START_ERRORS
 from sweeps.spec import ModelSpec
+from tests.actors.service import failure, service
 
 
 def model(backend: str = "vllm", **fields: Any) -> ModelSpec:
@@ -63,3 +65,26 @@ def test_gpus_are_checked_where_the_engine_is(tmp_path: Path, monkeypatch: pytes
     load_engine(model(gpus=2, parameters=1.0), tmp_path, [0, 1], lines.append)
 
     assert lines == [str(GpuRequest("m", 2, "", 0.9)), "[0, 1]", "0,1"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(503, "HTTP 503"), (429, "HTTP 429"), (404, ""), (401, ""), (0, "Connection refused")]
+)
+def test_a_hub_that_does_not_answer_is_told_from_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, reason: str
+) -> None:
+    """A refusal leaves the model out of the run; a worker that meets an outage is started again."""
+    hub = pytest.importorskip("huggingface_hub.utils", reason="the extra `hub` is not installed")
+
+    def open_engine(entry: ModelSpec, data: Path) -> None:
+        try:
+            hub.hf_raise_for_status(hub.get_session().post(url, json={}))
+        except Exception as problem:
+            raise OSError("We couldn't connect to the Hub to load the files") from problem
+
+    monkeypatch.setattr(engine_loader, "open_engine", open_engine)
+    with service(lambda number, body: failure(status or 500)) as server:
+        url = server.url if status else "http://127.0.0.1:9/"
+        with pytest.raises(HubUnreachable if reason else OSError, match=reason or "couldn't connect"):
+            load_engine(model("transformers", gpus=0), tmp_path, [], print)
+    assert not issubclass(HubUnreachable, FATAL_START_ERRORS)

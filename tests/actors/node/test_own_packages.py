@@ -4,7 +4,6 @@ pip reads a folder of wheels made here, so no test needs a network.
 """
 
 import importlib.metadata
-import json
 import subprocess
 import sys
 import zipfile
@@ -12,7 +11,6 @@ import zipfile
 import pytest
 
 from actors.node import own_packages
-from actors.worker import OwnPackages
 
 
 def write_wheel(folder, name, version, requires=(), code=""):
@@ -46,8 +44,11 @@ def test_only_what_differs_is_installed_once_and_comes_first(wheels, tmp_path, m
     folder = tmp_path / "packages/abc"
 
     assert own_packages.install(["tenacity==99.1"], str(folder)) == ""
-    assert sorted(json.loads((folder / own_packages.RECORD).read_text())) == ["sweep_helper==1.0", "tenacity==99.1"]
-    assert not list(folder.parent.glob("abc-*")) and OwnPackages(str(folder)).check() is None
+    assert sorted(path.name for path in folder.glob("*.dist-info")) == [
+        "sweep_helper-1.0.dist-info",
+        "tenacity-99.1.dist-info",
+    ]
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["abc", "abc.lock"]
     code = "import importlib.metadata as m, numpy; print(m.version('tenacity'), m.version('numpy'))"
     seen = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=True
@@ -65,7 +66,3 @@ def test_failure_is_one_sentence_with_requirement_installer_and_remedy(wheels, t
     assert reason.startswith("sweep_helper==7.0 cannot be installed on ") and "\n" not in reason
     assert 'pip says "No matching distribution found for sweep_helper==7.0"; correct the requirements' in reason
     assert [path.name for path in folder.parent.iterdir()] == ["abc.lock"]
-    with pytest.raises(ImportError, match="cannot be installed"):
-        OwnPackages(str(folder), reason).check()
-    with pytest.raises(RuntimeError, match="on another node"):
-        OwnPackages(str(folder)).check()

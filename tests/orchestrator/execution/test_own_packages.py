@@ -45,7 +45,7 @@ def sweep(path: Path, data: Path) -> Path:
 def wait_for_episodes(out: Path, process) -> None:
     """Wait until the packages are installed and an episode is stored: the model with its own packages is starting."""
     deadline = time.monotonic() + 900
-    while not (list(out.parent.glob("cache/packages/*/installed.json")) and list(out.glob("episodes/*"))):
+    while not (list(out.parent.glob("cache/packages/[0-9a-f]*[0-9a-f]/transformers")) and list(out.glob("episodes/*"))):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.1)
 

@@ -30,25 +30,11 @@ def test_last_column_says_when_or_why_not(row, left):
 
 
 def test_a_line_leaves_out_what_is_zero():
-    assert sentence(GroupRow("m", ready=1, rate=0.5, in_flight=2, waiting=3, at_once=1)) == (
-        "m: 1 ready, 30/min, 2 in flight, 3 waiting"
+    row = GroupRow(
+        "m", ready=1, starting=2, gpus=0.5, rate=2, done=5, planned=2_000, in_flight=3, errors=2, seconds_left=60
     )
-    assert sentence(
-        GroupRow(
-            "m",
-            ready=1,
-            starting=2,
-            gpus=1,
-            at_once=2_000,
-            rate=2,
-            paused=1_001,
-            cancelled=1,
-            errors=2,
-            seconds_left=0.0,
-        )
-    ) == (
-        "m: 1 ready, 2 starting, 1 GPU, 2,000 at once, 2/s, 0 in flight, 0 waiting, 1,001 paused, 1 cancelled, 2 errors, 0 s left"
-    )
+
+    assert sentence(row) == "m: replicas 1 +2, GPUs 0.5, episodes 5/2,000, 2/s, playing 3, errors 2, left 60 s"
     assert sentence(GroupRow("m", waits="waits for 2 GPUs", ready=1)) == "m: waits for 2 GPUs"
 
 
@@ -63,7 +49,7 @@ def test_models_that_wait_have_a_line_even_alone():
 
 
 def test_names_are_no_markup_and_empty_columns_are_left_out():
-    shown = table(Snapshot(0.0, 0, 1, 0.0, None, 8, (GroupRow("[red]m", ready=1, at_once=4, planned=0),)))
+    shown = table(Snapshot(0.0, 0, 1, 0.0, None, 8, (GroupRow("[red]m", ready=1, planned=0),)))
 
     assert [column.header for column in shown.columns] == ["model", "replicas", "episodes", "left"]
     assert list(shown.columns[0].cells) == ["\\[red]m"]

@@ -101,7 +101,7 @@ def test_lost_group_has_reason_and_no_eta():
 
 
 # -- how it is shown --------------------------------------------------------------------------------------------------
-QWEN = GroupRow("qwen", False, 2, 1, 3, 1200, 3360, 5.1, 1820, 340, 3, 424.0, at_once=256)
+QWEN = GroupRow("qwen", False, 2, 1, 3, 1200, 3360, 5.1, 1820, 340, 3, 424.0)
 DONE = GroupRow("tiny", done=70, planned=70, seconds_left=0.0)
 SNAPSHOT = Snapshot(1.0, 1270, 3430, 5.1, 424.0, 8, (DONE, QWEN))
 
