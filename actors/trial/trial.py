@@ -1,18 +1,13 @@
-"""Tries a loaded engine: certifies its inputs, plays episodes, and measures memory."""
+"""Tries a loaded engine: certifies its inputs, and plays episodes."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-import psutil
-
 from actors.engine.backend import Backend
 from actors.engine.in_flight import choose_in_flight
-from actors.node import nvml
 from actors.playing.episode_runner import EpisodeRunner, PlanView
 from actors.trial.certificate import Certificate
 from actors.trial.certify import record_inputs
@@ -28,10 +23,6 @@ class TrialReport(NamedTuple):
     """Ending -> episodes."""
     reason: str
     """Error of the first episode that ended with one; empty if none did."""
-    host: int
-    """Bytes of host memory of this process and its children."""
-    gpu: int | None
-    """Bytes in use on this worker's GPUs; None if no driver reports them."""
     certificate: Certificate
     """The model input of one episode per cell."""
 
@@ -48,21 +39,5 @@ async def run_trial(
         errors += filter(None, batch.episodes["error"])
         endings.update(batch.episodes["ending"])
     seconds = perf_counter() - began
-    memory = measure_memory()
     await backend.close()
-    return TrialReport(seconds, dict(sorted(endings.items())), (errors or [""])[0], *memory, certificate)
-
-
-def measure_memory() -> tuple[int, int | None]:
-    """Return the bytes of host memory of this process and its children, and the bytes in use on its GPUs."""
-    process, host = psutil.Process(), 0
-    for member in (process, *process.children(recursive=True)):
-        with suppress(psutil.Error):
-            host += member.memory_info().rss
-    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    try:
-        devices = nvml.devices()
-    except nvml.DriverUnavailable:
-        return host, None
-    own = [gpu for gpu in devices if any(gpu.index == name or gpu.uuid.startswith(name) for name in visible)]
-    return host, sum(gpu.total - gpu.free for gpu in own) if own else None
+    return TrialReport(seconds, dict(sorted(endings.items())), (errors or [""])[0], certificate)

@@ -114,7 +114,7 @@ def _try(models: list[str], sweep: Path | None, data: Path | None, backend: str,
     if as_json:
         print_json([{**row._asdict(), "ok": not row.wrong} for row in rows])
     else:
-        heads = ("model", "load time, s", "GiB", "episodes/s", "cut short", "input", "wrong")
+        heads = ("model", "load time, s", "episodes/s", "cut short", "input", "wrong")
         show(text_table(heads, (row.cells for row in rows)), min_width=WIDE)
     _exit(not row.wrong for row in rows)
 

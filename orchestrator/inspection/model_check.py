@@ -84,9 +84,8 @@ def check(
 
     def row(model: ModelSpec) -> Check:
         cells = _cells(model, sweep.samplings(model.name) if sweep else (), gpu, packages)
-        return Check(
-            model.name, {name: "-" if name == "packages" and not packages else cells.get(name, "-") for name in CELLS}
-        )
+        cells |= {} if packages else {"packages": "-"}
+        return Check(model.name, {name: cells.get(name, "-") for name in CELLS})
 
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(row, models))
@@ -103,12 +102,16 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", rende
 
     ``renders`` tries the chat template, for which transformers is imported.
     """
-    if model.backend == "openai":
-        cells = {"source": service_cell(model), "architecture": "ok: the service's", "license": "the provider's terms"}
-        return {**cells, "images": _images(model, Checkpoint({})), "fit": "ok: no GPU"}
-    if model.backend == "builtin":
-        cells = {"source": _policy(model), "architecture": "ok: no model", "license": "ok: MIT"}
-        return {**cells, "images": "ok", "fit": "ok: no GPU"}
+    if not model.is_local:
+        is_service = model.backend == "openai"
+        terms = "the provider's terms" if is_service else "ok: MIT"
+        cells = {"source": service_cell(model) if is_service else _policy(model), "license": terms}
+        return {
+            **cells,
+            "architecture": "ok: no checkpoint",
+            "images": _images(model, Checkpoint({})),
+            "fit": "ok: no GPU",
+        }
     if fault := _unfetched(model) or _adapter_fault(model):
         facts = ModelFacts(fault)
     else:
@@ -131,11 +134,11 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", rende
 def _policy(model: ModelSpec) -> str:
     """Return the source cell of a built-in policy."""
     name = model.source.removeprefix("builtin:")
-    if name in POLICIES:
-        return "ok: ships with the tree"
-    if find_package_model(model.model_copy(update={"backend": "transformers"})):
-        return f'no: {name} is not a policy; its backend is "transformers"'
-    return f"no: unknown policy {name!r}; choose from {', '.join(POLICIES)}"
+    return (
+        "ok: ships with the tree"
+        if name in POLICIES
+        else f"no: unknown policy {name!r}; choose from {', '.join(POLICIES)}"
+    )
 
 
 def _unfetched(model: ModelSpec) -> str:
@@ -233,14 +236,12 @@ def _template(model: ModelSpec, checkpoint: Checkpoint, renders: bool) -> str:
     """Return the cell of the chat template: whether there is one, and whether it takes functions."""
     if (template := checkpoint.template) is None:
         return "unknown"
-    if template and renders and _drops_pictures(model, checkpoint):
+    if not template:
+        return "ok: none, one question with one picture"
+    if renders and _drops_pictures(model, checkpoint):
         return "no: the prompt has no token for its pictures: the chat template drops them"
-    if template:
-        functions = "with functions" if "tools" in template else "no functions"
-        return f"{'no' if 'no functions' in checkpoint.limits(model) else 'ok'}: {functions}"
-    if model.backend == "vllm" and not engines.engine_has_template(checkpoint):
-        return 'no: it has no chat template, which vLLM needs; write backend = "transformers"'
-    return "ok: none, one question with one picture"
+    functions = "with functions" if "tools" in template else "no functions"
+    return f"{'no' if 'no functions' in checkpoint.limits(model) else 'ok'}: {functions}"
 
 
 def _drops_pictures(model: ModelSpec, checkpoint: Checkpoint) -> bool:

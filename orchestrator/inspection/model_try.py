@@ -34,10 +34,8 @@ class Row(NamedTuple):
 
     model: str
     loads: float | None = None
-    host: float | None = None
-    gpu: float | None = None
     rate: float | None = None
-    """Seconds until the engine is ready, GiB of host memory and of the worker's GPUs, episodes per second."""
+    """Seconds until the engine is ready, and episodes per second."""
     episodes: int = 0
     ended: int = 0
     """Episodes with an ending in ``UNANSWERED``."""
@@ -49,10 +47,9 @@ class Row(NamedTuple):
 
     @property
     def cells(self) -> tuple[str, ...]:
-        memory = " + ".join(f"{size:.1f} {where}" for size, where in ((self.gpu, "GPU"), (self.host, "host")) if size)
         loads, rate = ("-" if n is None else f"{n:.{digits}f}" for n, digits in ((self.loads, 1), (self.rate, 2)))
         cut = f"{self.ended} of {self.episodes}"
-        return self.model, loads, memory or "-", rate, cut, self.input or "-", self.wrong or "nothing"
+        return self.model, loads, rate, cut, self.input or "-", self.wrong or "nothing"
 
 
 class Proof(NamedTuple):
@@ -125,10 +122,9 @@ def trial_row(model: ModelSpec, loads: float, report: TrialReport) -> Row:
     episodes, certificate = sum(report.endings.values()), report.certificate
     ended = sum(report.endings.get(name, 0) for name in UNANSWERED)
     unequal = certificate.describe() if certificate.status == "unequal" else ""
-    return Row(
-        model.name, loads, report.host / 2**30, None if report.gpu is None else report.gpu / 2**30, episodes / report.seconds,
-        episodes, ended, certificate.describe(), certificate.status, unequal or (report.reason if ended else ""),
-    )  # fmt: skip
+    wrong = unequal or (report.reason if ended else "")
+    text, rate = certificate.describe(), episodes / report.seconds
+    return Row(model.name, loads, rate, episodes, ended, text, certificate.status, wrong)
 
 
 def prove_and_store(model: ModelSpec, sweep: Path | None, data: Path | None, output: Path) -> Proof:

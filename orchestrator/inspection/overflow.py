@@ -8,9 +8,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
-from actors.engine.backend import Message
+from actors.engine.backend import Message, images_of
 from orchestrator.inspection.prompt_preview import pose
 from orchestrator.planning.plan import Plan
 from sweeps.checkpoint import Checkpoint, read_checkpoint
@@ -23,63 +22,58 @@ MAX_SAMPLES = 8
 """Samples of a cell whose prompts are posed."""
 MAX_LINES = 12
 
-
-class Size(NamedTuple):
-    """The size of a prompt."""
-
-    pictures: int = 0
-    small_pictures: int = 0
-    """Pictures among them that are shrunk, as history does."""
-    text_tokens: int = 0
+Prompts = Sequence[Sequence[Message]]
 
 
 def lines(plan: Plan) -> list[str]:
     """Return a line per cell whose prompts may exceed a limit."""
-    prompts: dict[tuple[object, ...], Size] = {}
+    posed: dict[tuple[object, ...], Prompts] = {}
     texts = []
     for cell in plan.cells:
         model = cell.model
         if model.backend in ("builtin", "human") or (model.max_images is None and not context(model)):
             continue
         kind = (cell.scenario, cell.condition, cell.protocol, model.small_examples, model.calls_natively)
-        if kind not in prompts:
-            prompts[kind] = _longest_prompt(plan, cell)
-        if reason := _describe(model, prompts[kind]):
+        if kind not in posed:
+            posed[kind] = _longest_prompts(plan, cell)
+        if reason := _describe(model, posed[kind]):
             texts.append(f"may overflow: {cell.key}: {reason}")
     more = [f"may overflow: {len(texts) - MAX_LINES} more cells"] if len(texts) > MAX_LINES else []
     return texts[:MAX_LINES] + more
 
 
-def _longest_prompt(plan: Plan, cell: Cell) -> Size:
-    """Return the largest numbers among a few samples; zeros if a prompt cannot be posed, which ``run`` reports."""
+def _longest_prompts(plan: Plan, cell: Cell) -> Prompts:
+    """Return the last prompts of a few samples; none if a prompt cannot be posed, which ``run`` reports."""
     samples = plan.cell_samples(cell)
     try:
         chosen = samples[:: max(1, len(samples) // MAX_SAMPLES)]
         posed = [pose(sample, plan.pools.get(cell.scenario, ()), cell, plan.seed).model for sample in chosen]
     except ValueError:
-        return Size()
-    sizes = [measure(request.messages) for requests in posed for request in requests[-1:]]
-    return Size(*map(max, zip(*sizes, strict=True))) if sizes else Size()
+        return []
+    return [requests[-1].messages for requests in posed if requests]
 
 
-def measure(messages: Sequence[Message]) -> Size:
-    """Return the size of a prompt."""
-    images = [image for message in messages for image in message.images]
-    text = sum(MESSAGE_TOKENS + -(-len(message.text) // CHARACTERS_PER_TOKEN) for message in messages)
-    return Size(len(images), sum(bool(image.short_edge) for image in images), text)
+def text_tokens(messages: Sequence[Message]) -> int:
+    """Return the tokens of a prompt's text."""
+    return sum(MESSAGE_TOKENS + -(-len(message.text) // CHARACTERS_PER_TOKEN) for message in messages)
 
 
-def _describe(model: ModelSpec, prompt: Size) -> str:
-    """Return which limit the longest prompt exceeds; empty if none."""
+def _describe(model: ModelSpec, prompts: Prompts) -> str:
+    """Return which limit the longest of some prompts exceeds; empty if none."""
     limit, room, row = model.max_images, context(model), token_row(model)
-    full = prompt.pictures - prompt.small_pictures
-    tokens = int(prompt.text_tokens + row.get("full", 0) * full + row.get("small", 0) * prompt.small_pictures)
-    too_long = bool(room) and tokens >= room and (bool(row) or not prompt.pictures)
-    too_many = limit is not None and prompt.pictures > limit
+
+    def tokens(messages: Sequence[Message]) -> int:
+        kinds = ("small" if image.short_edge else "full" for image in images_of(messages))
+        return int(text_tokens(messages) + sum(row.get(kind, 0) for kind in kinds))
+
+    pictures = max((len(images_of(messages)) for messages in prompts), default=0)
+    most = max(map(tokens, prompts), default=0)
+    too_long = bool(room) and most >= room and (bool(row) or not pictures)
+    too_many = limit is not None and pictures > limit
     if not (too_long or too_many):
         return ""
-    reason = f"if it asks at every turn, up to {prompt.pictures:,} pictures"
-    reason += f" and about {tokens:,} tokens in a context of {room:,}" if too_long else ""
+    reason = f"if it asks at every turn, up to {pictures:,} pictures"
+    reason += f" and about {most:,} tokens in a context of {room:,}" if too_long else ""
     return reason + (f", the entry allows {limit} (max_images)" if too_many else "")
 
 
@@ -99,10 +93,10 @@ def context_length(model: ModelSpec, checkpoint: Checkpoint) -> int:
 
 def token_row(model: ModelSpec) -> Mapping[str, float]:
     """Return the tokens of a ``small`` and a ``full`` picture and the context, by the model's source or architecture."""
-    if row := token_table().get(model.source) or token_table().get(model.architecture):
-        return row
+    table = token_table()
     checkpoint = read_checkpoint(resolve_source(model))
-    return token_table().get(checkpoint.architecture, {}) if checkpoint else {}
+    names = (model.source, model.architecture, checkpoint.architecture if checkpoint else "")
+    return next((table[name] for name in names if name in table), {})
 
 
 @cache

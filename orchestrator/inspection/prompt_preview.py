@@ -100,8 +100,7 @@ def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list
     samples = load_samples(data, scenario, filtered=False, skipped=skipped)
     sample = next((sample for sample in samples if sample.id == sample_id), None)
     if sample is None:
-        nearest = min((sample.id for sample in samples), key=lambda number: abs(number - sample_id))
-        ids = f"the nearest id is {nearest}, and ids run from {samples[0].id} to {samples[-1].id}"
+        ids = f"ids run from {samples[0].id} to {samples[-1].id}"
         raise BadData(f"{scenario} has no sample with id {sample_id}; {ids}{skipped_note(skipped)}")
     return with_suggestion_pool([sample], data)[0], [other for other in samples if is_evaluated(other, filtered=True)]
 

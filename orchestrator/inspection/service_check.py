@@ -44,21 +44,15 @@ def _served_cell(model: ModelSpec, address: str) -> str:
         return f"no: {where} ({why}); start the service, or correct base_url"
     if model.source in served:
         return "ok: it answers"
-    if not served or not _refuses(model):
-        return f"unknown: {address} does not list {model.source}"
-    return f"no: it serves {list_first(served)}, not {model.source}; correct source"
-
-
-def _refuses(model: ModelSpec) -> bool:
-    """Return True if the service refuses one short question to this model; many servers list other names than they take."""
-    question = {"model": model.source, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
-    try:
+    try:  # many servers list other names than they take
+        question = {"model": model.source, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
         _ask(model, "chat/completions", json.dumps(question).encode())
     except urllib.error.HTTPError as problem:
-        return problem.code in (400, 404)
+        if served and problem.code in (400, 404):
+            return f"no: it serves {list_first(served)}, not {model.source}; correct source"
     except (OSError, HTTPException, ValueError):
         pass
-    return False
+    return f"unknown: {address} does not list {model.source}"
 
 
 def _ask(model: ModelSpec, path: str, question: bytes | None = None) -> Any:

@@ -13,11 +13,11 @@ from math import ceil, floor, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
-from actors.engine.backend import Message
+from actors.engine.backend import Message, images_of
 from actors.engine.image_loader import picture_bounds
 from envs.render import Renderer, UnreadablePicture
 from envs.types import ImageRef
-from orchestrator.inspection.overflow import measure, token_row, token_table
+from orchestrator.inspection.overflow import text_tokens, token_row, token_table
 from orchestrator.inspection.prompt_preview import pose, shown_messages
 from orchestrator.planning.plan import Plan
 from sweeps.spec import Cell, ModelSpec, Protocol
@@ -41,10 +41,6 @@ class Usage(NamedTuple):
     def plus(self, other: Usage, times: float) -> Usage:
         return Usage(*(own + times * more for own, more in zip(self, other, strict=True)))
 
-    def cost(self, model: ModelSpec) -> float:
-        prompt_price, reply_price = model.prices
-        return (self.prompt * prompt_price + self.reply * reply_price) / MILLION
-
 
 class CostEstimate(NamedTuple):
     """The bounds on requests, tokens and cost of one model's pending episodes."""
@@ -55,18 +51,21 @@ class CostEstimate(NamedTuple):
     most: Usage
 
     @property
-    def priced(self) -> bool:
-        return bool(self.model.endpoint.prompt_price or self.model.endpoint.reply_price)
+    def costs(self) -> tuple[float, float] | None:
+        """Return the bounds on the cost; None if the entry has no prices."""
+        prompt, reply = self.model.prices
+        low, high = ((usage.prompt * prompt + usage.reply * reply) / MILLION for usage in (self.least, self.most))
+        return (low, high) if prompt or reply else None
 
     @property
     def line(self) -> str:
         bounds = zip(self.least, self.most, ("requests", "prompt tokens", "reply tokens"), strict=True)
-        spans = (f"{_number(low)} to {_number(high)} {what}" for low, high, what in bounds)
+        spans = (f"{low:,.0f} to {high:,.0f} {what}" for low, high, what in bounds)
         text = f"{self.model.name}: {self.episodes:,} episodes, {', '.join(spans)}"
-        if not self.priced:
+        if self.costs is None:
             return f"{text}; its entry has no prices"
         unknown = "" if picture_tokens(self.model.source, 1, 1) else "; no published rule for its pictures"
-        low, high = self.least.cost(self.model), self.most.cost(self.model)
+        low, high = self.costs
         return f"{text}: {low:,.2f} to {high:,.2f} ({self.model.endpoint.priced or 'its prices'}){unknown}"
 
 
@@ -75,23 +74,23 @@ def estimates(plan: Plan, pending: Mapping[str, int], data: Path) -> list[CostEs
 
     Pictures that cannot be read in the folder ``data`` count like those without a published rule.
     """
-    found: dict[str, CostEstimate] = {}
+    by_model: dict[str, CostEstimate] = {}
     for cell in plan.cells:
         model, number = cell.model, pending.get(cell.key, 0)
         if model.backend == "openai" and number:
             low, high = _bound_cell(plan, cell, _token_counter(model, data))
-            old = found.get(model.name) or CostEstimate(model, 0, Usage(), Usage())
-            least, most = old.least.plus(low, number), old.most.plus(high, number)
-            found[model.name] = CostEstimate(model, old.episodes + number, least, most)
-    return list(found.values())
+            _, episodes, least, most = by_model.get(model.name) or CostEstimate(model, 0, Usage(), Usage())
+            new = (episodes + number, least.plus(low, number), most.plus(high, number))
+            by_model[model.name] = CostEstimate(model, *new)
+    return list(by_model.values())
 
 
 def lines(estimates: Sequence[CostEstimate], max_cost: float | None) -> Iterator[str]:
     """Yield a sentence per estimate, the sum of the priced ones, and the cost limit."""
     yield from (estimate.line for estimate in estimates)
-    priced = [estimate for estimate in estimates if estimate.priced]
+    priced = [estimate.costs for estimate in estimates if estimate.costs]
     if len(priced) > 1:
-        low, high = (sum(getattr(e, bound).cost(e.model) for e in priced) for bound in ("least", "most"))
+        low, high = map(sum, zip(*priced, strict=True))
         yield f"all services: {low:,.2f} to {high:,.2f}"
     if estimates and max_cost is not None:
         yield f"all services stop at max_cost = {max_cost:g}"
@@ -126,7 +125,7 @@ def _token_counter(model: ModelSpec, data: Path) -> Callable[[Sequence[Message]]
         except (UnreadablePicture, ValueError):
             return default
 
-    return lambda messages: measure(messages).text_tokens + sum(picture(ref) for m in messages for ref in m.images)
+    return lambda messages: text_tokens(messages) + sum(map(picture, images_of(messages)))
 
 
 def picture_tokens(source: str, width: float, height: float) -> int:
@@ -149,7 +148,3 @@ def picture_tokens(source: str, width: float, height: float) -> int:
         scale *= min(max(1, floor(edge * scale)) / (edge * scale) for edge in (columns, rows))
         columns, rows = round(columns * scale, 6), round(rows * scale, 6)
     return ceil(min(1536, ceil(columns) * ceil(rows)) * row["patch"])
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value < MILLION else f"{value / MILLION:,.1f} M"

@@ -15,25 +15,24 @@ from sweeps.load import SweepError
 from sweeps.spec import ModelSpec, Protocol
 
 MODEL = ModelSpec(name="mine", source="nowhere/mine", backend="transformers", gpus=0)
-GIB = 2**30
 
 
 def trial_report(same: bool = True, endings: Mapping[str, int] | None = None, **fields: object) -> TrialReport:
     request = CertifiedRequest(sample=1, engine={"input_ids": "a"}, package={"input_ids": "a" if same else "b"})
     certificate = Certificate(source="s", backend="transformers", requests={"QD/hint": request})
-    known = {"reason": "", "host": 3 * GIB, "gpu": 10 * GIB, "certificate": certificate, **fields}
+    known = {"reason": "", "certificate": certificate, **fields}
     return TrialReport(seconds=4.0, endings=dict(endings or {"correct": 8}), **known)  # type: ignore[arg-type]
 
 
 def test_a_row_has_what_was_measured_and_the_first_fault() -> None:
     row = trial_row(MODEL, 61.2, trial_report())
     assert row.rate == 2.0
-    assert row.cells == ("mine", "61.2", "10.0 GPU + 3.0 host", "2.00", "0 of 8", "equal", "nothing")
+    assert row.cells == ("mine", "61.2", "2.00", "0 of 8", "equal", "nothing")
     assert trial_row(MODEL, 1.0, trial_report(same=False)).wrong.startswith("1 of 1 request differ")
     endings = {"correct": 3, "unprocessable": 1, "overflow": 2, "refused": 4, "failed": 8}
-    row = trial_row(MODEL, 1.0, trial_report(endings=endings, gpu=None, reason="no room"))
-    assert row.cells[2:] == ("3.0 host", "4.50", "7 of 18", "equal", "no room")
-    assert Row("m", wrong="it broke").cells == ("m", "-", "-", "-", "0 of 0", "-", "it broke")
+    row = trial_row(MODEL, 1.0, trial_report(endings=endings, reason="no room"))
+    assert row.cells[2:] == ("4.50", "7 of 18", "equal", "no room")
+    assert Row("m", wrong="it broke").cells == ("m", "-", "-", "0 of 0", "-", "it broke")
 
 
 def test_two_samples_of_each_scenario_and_condition_are_planned(demo_data: Path, tmp_path: Path) -> None:

@@ -67,13 +67,8 @@ def test_a_sample_is_named_by_its_id_or_the_nearest_is(demo_data):
     sample, pool = find_sample(demo_data, "ROD", every[3].id)
     assert sample.id == every[3].id and {other.id for other in pool} <= {other.id for other in every} and pool
     largest = every[-1].id
-    with pytest.raises(BadData) as refused:
+    with pytest.raises(BadData, match=f"no sample with id {largest + 5}; ids run from {every[0].id} to {largest}"):
         find_sample(demo_data, "ROD", largest + 5)
-    assert str(refused.value) == (
-        f"ROD has no sample with id {largest + 5}; the nearest id is {largest}, and ids run from {every[0].id} to {largest}"
-    )
-    with pytest.raises(BadData, match=f"the nearest id is {every[0].id}, and"):
-        find_sample(demo_data, "ROD", -3)
 
 
 def test_templates_are_of_models_on_this_machine_and_judges_read_answers(sample):
