@@ -45,33 +45,23 @@ def _name(path: Path) -> str:
 
 
 def resolve_data(data: str, file: Path) -> str:
-    """Return the data folder next to the sweep file if it exists; otherwise ``data``, relative to the working folder."""
-    candidates = data_candidates(data, file)
-    return str(candidates[0]) if candidates and candidates[0].exists() else data
+    """Return an address or an absolute data folder as it is, and a relative one next to the sweep file if it exists there.
 
-
-def data_candidates(data: str, file: Path) -> tuple[Path, ...]:
-    """Return the candidates for a data folder, in order of precedence; none for an address.
-
-    A sweep that ships has its data in the working folder, not next to its file.
+    A sweep that ships has its data in the working folder.
     """
-    if "://" in data:
-        return ()
-    if Path(data).is_absolute():
-        return (Path(data),)
     ships = file.resolve() in map(Path.resolve, shipped_sweeps().values())
-    return (Path(data),) if ships else (file.parent / data, Path(data))
+    own = file.parent / data
+    return str(own) if "://" not in data and not ships and own.exists() else data
 
 
 def missing_data(data: str, path: Path) -> str:
     """Return why a sweep file's data folder is missing and what to type; empty if it exists or is an address."""
-    candidates = data_candidates(data, resolve_sweep(path))
-    if not candidates or any(candidate.exists() for candidate in candidates):
+    paths = dict.fromkeys((str((path.parent / data).absolute()), str(Path(data).absolute())))
+    if "://" in data or any(Path(candidate).exists() for candidate in paths):
         return ""
-    paths = " and ".join(dict.fromkeys(str(candidate.absolute()) for candidate in candidates))
     draw = f"proactive-sweep data demo {shlex.quote(data)}"
     return (
-        f"there is no data folder {data!r} (looked for {paths}); `{draw}` draws a small one,"
+        f"there is no data folder {data!r} (looked for {' and '.join(paths)}); `{draw}` draws a small one,"
         " `proactive-sweep data fetch DIR` downloads the published one"
     )
 

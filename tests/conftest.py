@@ -125,12 +125,12 @@ class Cli:
 
     def call(self, *args: object) -> subprocess.CompletedProcess[str]:
         """Run a command in this process, with a connection to Ray of its own; half as expensive as ``run``."""
-        from orchestrator.cli.main import build_complete_app
+        from orchestrator.cli.main import add_installed, build_app
 
         words = list(map(str, args))
         with patch.dict(os.environ, self.environment, clear=True):
             try:
-                done = CliRunner().invoke(build_complete_app(), words, catch_exceptions=False)
+                done = CliRunner().invoke(add_installed(build_app()), words, catch_exceptions=False)
             finally:
                 if "ray" in sys.modules:
                     sys.modules["ray"].shutdown()

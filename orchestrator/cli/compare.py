@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from actors.text.printable import printable
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
@@ -16,19 +15,13 @@ from orchestrator.report.tables import paper_comparison
 from orchestrator.report.tables.formats import rich_table
 from orchestrator.report.tables.model_input import add_notes, input_notes
 
+ReadOptions = tuple[Path | None, str, bool, str]
+"""How run folders are read: ``--data``, ``--judge``, ``--strict-paper``, and the clusters of samples."""
 
-class ReadOptions(NamedTuple):
-    """The options that say how run folders are read."""
 
-    data: Path | None
-    judge: str
-    strict_paper: bool
-    cluster: str
-
-    @classmethod
-    def parse(cls, data: Path | None, judge: str, strict_paper: bool, cluster: str) -> "ReadOptions":
-        """Return the options as typed; ``--cluster none`` treats all samples as independent."""
-        return cls(data, judge, strict_paper, "" if cluster == "none" else cluster or AUTOMATIC)
+def clusters(name: str) -> str:
+    """Return the clusters that ``--cluster`` names; none treats all samples as independent."""
+    return "" if name == "none" else name or AUTOMATIC
 
 
 @reads_folders
@@ -41,7 +34,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
-    options = ReadOptions.parse(data, judge, strict_paper, cluster)
+    options = data, judge, strict_paper, clusters(cluster)
     if len(folders) > 1:
         compare_folders(folders, options, as_json)
     else:

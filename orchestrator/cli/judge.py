@@ -96,15 +96,11 @@ def _show_agreement(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json(pairs.to_dicts())
         return
-    heads = ("judge", "other", "bit", "answers", "equal %", "kappa", "95% interval")
-    rows = (
-        (row["judge"], row["other"], row["bit"], f"{row['answers']:,}", _format(row["equal"]), _format(row["kappa"]),
-         f"{_format(row['kappa_low'])} to {_format(row['kappa_high'])}")
-        for row in pairs.iter_rows(named=True)
-    )  # fmt: skip
+    shown = pairs.drop("first_yes", "other_yes")
+    rows = ([_format(value) for value in row] for row in shown.iter_rows())
     too_few = "fewer than two judges have read answers of this run"
-    show(text_table(heads, rows, numbers=4) if pairs.height else too_few, min_width=WIDTH)
+    show(text_table(shown.columns, rows) if pairs.height else too_few, min_width=WIDTH)
 
 
-def _format(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+def _format(value: object) -> str:
+    return "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -18,8 +18,6 @@ from orchestrator.cli.user_errors import path_of, report_user_errors
 class Commands(TyperGroup):
     """The commands; user errors become one sentence wherever they are raised, also while arguments are parsed."""
 
-    is_listing = False
-
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was typed."""
         with report_user_errors():
@@ -32,17 +30,16 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command with its arguments and options; in a list of commands, only with its help."""
+        """Return the command with its arguments and options."""
         command = super().get_command(ctx, cmd_name)
-        return command if self.is_listing or command is None else load(command)
+        return None if command is None else load(command)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, each under the panel that it is in."""
-        self.is_listing, panels = True, dict[str, list[tuple[str, str]]]()
-        for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
-            panels.setdefault(command.rich_help_panel or "Commands", []).append((name, command.help or ""))
-        self.is_listing = False
+        panels = dict[str, list[tuple[str, str]]]()
+        for name, command in self.commands.items():
+            panel = getattr(command, "rich_help_panel", None) or "Commands"
+            panels.setdefault(panel, []).append((name, command.help or ""))
         for panel, rows in panels.items():
             with formatter.section(panel):
                 formatter.write_dl(rows)

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,11 +17,7 @@ from orchestrator.cli.options import AsJson
 from orchestrator.cli.printing import print_json, text_table
 from orchestrator.monitoring.console import show
 
-if TYPE_CHECKING:
-    from envs.scenario import Scenario
-
 Rows = list[dict[str, Any]]
-RESULTS = "results"
 MEASURES = {
     "acc": "percent of episodes that end with the right category",
     "acc_first": "percent of episodes that end with the right category at the first turn",
@@ -61,18 +55,16 @@ def judges() -> Rows:
 
 def scenarios() -> Rows:
     """Return the seven scenarios and those of installed packages; a scenario that cannot be loaded has the reason as hint."""
-    rows = [_scenario(scenario, "") for scenario in SCENARIOS.values()]
-    for name, offer in installed_scenarios().items():
+    packages = {name: _provider(offer) for name, offer in installed_scenarios().items()}
+    rows: Rows = []
+    for name in (*SCENARIOS, *packages):
+        package, file = packages.get(name, ""), ""
         try:
-            rows.append(_scenario(SCENARIOS[name], _provider(offer)))
+            file, hint = f"{SCENARIOS[name].stem}_preprocessed.jsonl", SCENARIOS[name].hint
         except PackageError as problem:
-            rows.append({"name": name, "file": "", "hint": str(problem), "package": _provider(offer)})
+            hint = str(problem)
+        rows.append({"name": name, "file": file, "hint": hint, "package": package})
     return rows
-
-
-def _scenario(scenario: Scenario, package: str) -> dict[str, Any]:
-    file = f"{scenario.stem}_preprocessed.jsonl"
-    return {"name": scenario.name, "file": file, "hint": scenario.hint, "package": package}
 
 
 def conditions() -> Rows:
@@ -90,25 +82,25 @@ def conditions() -> Rows:
     ]
 
 
-def _origin(is_papers: bool) -> str:
-    return "paper" if is_papers else "extension"
-
-
 def measures() -> Rows:
     """Return the measures of every table and those of installed packages, which a sweep names under ``measures``."""
     from sweeps import packages
 
-    rows: Rows = [
-        {"name": name, "of": _origin(name in PAPERS), "what it is": text, "package": ""}
-        for name, text in MEASURES.items()
-    ]
-    for name, offer in packages.measures().items():
+    texts, offered = dict(MEASURES), packages.measures()
+    for name in offered:
         try:
-            text = (load_function("measure", name).__doc__ or "").partition("\n")[0]
+            texts[name] = (load_function("measure", name).__doc__ or "").partition("\n")[0]
         except PackageError as problem:
-            text = str(problem)
-        rows.append({"name": name, "of": _origin(False), "what it is": text, "package": _provider(offer)})
-    return rows
+            texts[name] = str(problem)
+    packages_by_name = {name: _provider(offer) for name, offer in offered.items()}
+    return [
+        {"name": name, "of": _origin(name in PAPERS), "what it is": text, "package": packages_by_name.get(name, "")}
+        for name, text in texts.items()
+    ]
+
+
+def _origin(is_papers: bool) -> str:
+    return "paper" if is_papers else "extension"
 
 
 def _provider(offer: Offer) -> str:
@@ -136,17 +128,13 @@ def columns() -> Rows:
     from orchestrator.report.scores.metrics import result_docs
     from orchestrator.storage.schemas import ROWS, column_docs
 
-    tables = {table: column_docs(row) for table, row in ROWS.items()} | {RESULTS: [*result_docs()]}
+    tables = {table: column_docs(row) for table, row in ROWS.items()} | {"results": [*result_docs()]}
     return [{"table": table, **asdict(doc)} for table, docs in tables.items() for doc in docs]
 
 
 LISTED = (models, judges, scenarios, conditions, measures, sweeps, differences, columns)
 KINDS = {function.__name__: function for function in LISTED}
-HEADINGS = {
-    "gpus": "GPUs",
-    "max_images": "pictures",
-    "ours": "here, by default",
-}
+HEADINGS = {"gpus": "GPUs", "parameters": "billions", "max_images": "most pictures", "ours": "here, by default"}
 """Headings on the terminal that differ from the key in JSON."""
 Kind = Annotated[str, typer.Argument(metavar="|".join(KINDS), autocompletion=lambda: list(KINDS))]
 
@@ -154,38 +142,26 @@ Kind = Annotated[str, typer.Argument(metavar="|".join(KINDS), autocompletion=lam
 def list_names(kind: Kind, as_json: AsJson = False) -> None:
     """List what a sweep file or a command may name."""
     if kind not in KINDS:
-        *others, last = KINDS
-        raise UserError(f"cannot list {kind!r}; type {', '.join(others)} or {last}")
+        raise UserError(f"cannot list {kind!r}; type one of {', '.join(KINDS)}")
     rows = KINDS[kind]()
     if as_json:
         print_json(rows)
-    elif kind == columns.__name__:
-        for table, group in groupby(rows, key=itemgetter("table")):
-            part = "" if table == RESULTS else "/part-*"
-            show(text_table(("column", "type", "meaning"), map(_explain, group), f"{table}{part}.parquet"))
     elif kind == differences.__name__:
         show(text_table(("difference", "", ""), _stack(rows)))
     else:
         heads = [HEADINGS.get(name, name) for name in rows[0]]
-        show(text_table(heads, ([_format_value(name, value) for name, value in row.items()] for row in rows)))
+        show(text_table(heads, (map(_format_value, row.values()) for row in rows)))
 
 
-def _explain(row: dict[str, Any]) -> tuple[str, str, str]:
-    values = f" One of: {', '.join(row['values'])}." if row["values"] else ""
-    return row["column"], row["type"] + (", null" if row["nullable"] else ""), row["meaning"] + values
-
-
-def _format_value(name: str, value: Any) -> str:
-    if name == "parameters":
-        return "" if value is None else f"{value:g}B"
-    if name == "max_images":
-        return str(value or "any")
-    return ", ".join(value) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)
+def _format_value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(value)
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _stack(rows: Rows) -> Iterator[tuple[str, str, str]]:
     """Yield the fields of each row below its name, because its texts are too long for columns."""
     for row in rows:
         for number, (name, value) in enumerate(list(row.items())[1:]):
-            yield "" if number else row["name"], HEADINGS.get(name, name), _format_value(name, value)
+            yield "" if number else row["name"], HEADINGS.get(name, name), value
         yield "", "", ""

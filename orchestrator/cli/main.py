@@ -83,9 +83,8 @@ def add_command(program: typer.Typer, name: str, target: str, panel: str | None)
 app = build_app()
 
 
-def build_complete_app() -> typer.Typer:
-    """Return the command line with the commands of installed packages."""
-    program = build_app()
+def add_installed(program: typer.Typer) -> typer.Typer:
+    """Add the commands of installed packages and return the command line."""
     for name, offer in offers("command").items():
         add_command(program, name, offer.entry.value, "Extras")
     return program
@@ -100,4 +99,4 @@ def main() -> None:
         # a job's log shows each line at once, and escapes characters that its encoding lacks
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     with keep_exit_code():
-        typer.main.get_command(build_complete_app())()
+        typer.main.get_command(add_installed(app))()

@@ -1,10 +1,8 @@
 """``report --filter``: which samples the paper's filter keeps, recomputed from a run over all of them."""
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
-import polars as pl
 import typer
 
 from actors.text.printable import list_first
@@ -28,31 +26,28 @@ def show_filter(folder: Path, percent: int, output: Path | None, as_json: bool) 
     """Print how many samples are kept, and write their ids into a file; exits with 1 if some are undecided."""
     run_data = read_run(folder)
     models, samples = first_turn.filter_samples(run_data, percent)
-    rows, undecided = first_turn.count_samples(samples), samples.filter(pl.col("kept").is_null())
+    rows, undecided = first_turn.count_samples(samples), samples.filter(samples["kept"].is_null())
+    notes = [*run_data.notes, f"models: {', '.join(models)}, at the first turn of zero-shot"]
+    if undecided.height:
+        ids = [f"{scenario}/{number:04d}" for scenario, number in undecided.select("scenario", "sample_id").iter_rows()]
+        notes.append(
+            f"{undecided.height:,} samples stay undecided until these answers exist: {list_first(ids, LISTED)}"
+        )
     if output is not None:
         with disk_errors(output):
             first_turn.write_ids(samples, output)
-    notes = [*run_data.notes, *_notes(models, samples, undecided, output)]
+        remedy = f"play only them with --set {shlex.quote(f'selection.ids_file={output}')}"
+        notes.append(f"{output} holds the {int(samples['kept'].sum()):,} kept ids; {remedy}")
     if as_json:
         figures = {"models": models, "percent": percent, "scenarios": rows.to_dicts()}
         print_json({**figures, "undecided": undecided.to_dicts(), "notes": notes})
     else:
-        counts = (
-            ["-" if count is None else f"{count:,}" for count in row] for row in rows.select(*COLUMNS).iter_rows()
-        )
-        texts = ([name, *row] for name, row in zip(rows["scenario"], counts, strict=True))
+        texts = ([name, *map(format_count, counts)] for name, *counts in rows.select("scenario", *COLUMNS).iter_rows())
         title = f"dropped: samples that {percent}% of the {len(models)} models get right at the first turn"
         show(text_table(("scenario", *COLUMNS.values()), texts, title, len(COLUMNS)), min_width=WIDTH)
         print_lines(notes)
     raise typer.Exit(1 if undecided.height else 0)
 
 
-def _notes(models: list[str], samples: pl.DataFrame, undecided: pl.DataFrame, output: Path | None) -> Iterator[str]:
-    """Yield the notes below the table, one sentence each."""
-    yield f"models: {', '.join(models)}, at the first turn of zero-shot"
-    if undecided.height:
-        ids = [f"{scenario}/{number:04d}" for scenario, number in undecided.select("scenario", "sample_id").iter_rows()]
-        yield f"{undecided.height:,} samples stay undecided until these answers exist: {list_first(ids, LISTED)}"
-    if output is not None:
-        count = int(samples["kept"].sum())
-        yield f"{output} holds the {count:,} kept ids; play only them with --set {shlex.quote(f'selection.ids_file={output}')}"
+def format_count(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"

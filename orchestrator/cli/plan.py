@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,21 +67,19 @@ def _show_cells(sweep: Sweep, as_json: bool) -> None:
     if as_json:
         print_json({"cells": cells, "notes": [*left_out, *notes]})
         return
-    sums = {name: _sum_by_model(cells, name) for name in ("planned", "done")}
-    counts = Counter(cell["cell"].partition("/")[0] for cell in cells)
-    total = f"{len(cells)} cells, {episodes.total_with_stops:,} episodes, {sum(sums['done'].values()):,} done"
-    rows = ([name, *(f"{part[name]:,}" for part in (counts, *sums.values()))] for name in counts)
     hidden = len(left_out) - LISTED
     more = [f"left out: {hidden:,} more (--json lists them)"] if hidden > 0 else []
-    table = text_table(("model", "cells", *sums), rows, numbers=3)
+    table = text_table(("model", "cells", "planned", "done"), _sum_by_model(cells), numbers=3)
+    total = f"{len(cells)} cells, {episodes.total_with_stops:,} episodes, {sum(cell['done'] for cell in cells):,} done"
     show(total, table, *map(printable, [*left_out[:LISTED], *more, *notes]))
 
 
-def _sum_by_model(cells: Sequence[dict[str, Any]], name: str) -> Counter[str]:
-    sums = Counter[str]()
-    for cell in cells:
-        sums[cell["cell"].partition("/")[0]] += cell[name]
-    return sums
+def _sum_by_model(cells: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
+    """Yield a model, its number of cells, and its planned and finished episodes."""
+    for model in dict.fromkeys(cell["model"] for cell in cells):
+        own = [cell for cell in cells if cell["model"] == model]
+        counts = len(own), *(sum(cell[name] for cell in own) for name in ("planned", "done"))
+        yield [model, *(f"{count:,}" for count in counts)]
 
 
 def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:

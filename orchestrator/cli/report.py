@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.compare import ReadOptions, compare_folders, show_differences
+from orchestrator.cli.compare import ReadOptions, clusters, compare_folders, show_differences
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import (
     print_answers,
@@ -63,7 +63,7 @@ def report(
     For several runs, print the differences from the first, and write one page with all ranks and differences. --json writes
     nothing.
     """
-    options = ReadOptions.parse(data, judge, strict_paper, cluster)
+    options = data, judge, strict_paper, clusters(cluster)
     if filter_ is not None:
         from orchestrator.cli.paper_filter import show_filter
 

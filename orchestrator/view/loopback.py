@@ -9,7 +9,6 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from urllib.parse import parse_qsl
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -91,14 +90,6 @@ async def serving(page: LoopbackPage, port: int = 0) -> AsyncIterator[str]:
         yield f"http://{LOOPBACK}:{number}/{page.token}/"
     finally:
         await runner.cleanup()
-
-
-async def read_form(request: web.Request) -> dict[str, str]:
-    """Return the fields of a form, whatever its Content-Type; raises HTTPBadRequest if the body is not a valid form."""
-    try:
-        return dict(parse_qsl((await request.read()).decode("ascii")))
-    except (ValueError, web.RequestPayloadError):
-        raise web.HTTPBadRequest from None
 
 
 def page_headers(style: str, script: str, policy: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from orchestrator.cli.main import build_complete_app
+from orchestrator.cli.main import add_installed, build_app
 from orchestrator.cli.user_errors import keep_exit_code
 
 COMMANDS = (
@@ -17,7 +17,7 @@ COMMANDS = (
 
 def main() -> None:
     """Run each command; the first that fails ends the program with its exit code."""
-    program = typer.main.get_command(build_complete_app())
+    program = typer.main.get_command(add_installed(build_app()))
     for command in COMMANDS:
         print(f"$ proactive-sweep {command}", flush=True)
         if code := program(shlex.split(command), standalone_mode=False):

@@ -12,9 +12,9 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from envs.types import Sample
-from orchestrator.view.loopback import LoopbackPage, page_headers, read_form
+from orchestrator.view.loopback import LoopbackPage, page_headers
 from proactive_people.labels import NONE, OptionLabel, append_labels, read_labels
-from proactive_people.pages import load_style, load_template, read_text
+from proactive_people.pages import load_style, load_template, read_form, read_text
 
 MAX_BODY_BYTES = 16_384
 STYLE = load_style("question.css")

@@ -1,7 +1,9 @@
 """Templates and styles of the pages."""
 
 from importlib.resources import files
+from urllib.parse import parse_qsl
 
+from aiohttp import web
 from jinja2 import Environment, StrictUndefined, Template
 
 from actors.text.printable import spell_invisible
@@ -23,3 +25,11 @@ def load_template(name: str) -> Template:
     environment.globals["letter"] = lambda index: chr(65 + index)
     environment.filters["spelled"] = lambda text: spell_invisible(text, keep="\n\t")
     return environment.from_string(read_text(name))
+
+
+async def read_form(request: web.Request) -> dict[str, str]:
+    """Return the fields of a form, whatever its Content-Type; raises HTTPBadRequest if the body is not a valid form."""
+    try:
+        return dict(parse_qsl((await request.read()).decode("ascii")))
+    except (ValueError, web.RequestPayloadError):
+        raise web.HTTPBadRequest from None

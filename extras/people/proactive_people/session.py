@@ -16,8 +16,8 @@ from envs.plural import pluralize
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.execution.attempt import Attempt
 from orchestrator.planning.plan import Plan
-from orchestrator.view.loopback import LoopbackPage, page_headers, read_form, serving
-from proactive_people.pages import load_style, load_template, read_text
+from orchestrator.view.loopback import LoopbackPage, page_headers, serving
+from proactive_people.pages import load_style, load_template, read_form, read_text
 from proactive_people.person import OpenQuestion, Person, Unfinished
 
 MAX_BODY_BYTES = 1024
