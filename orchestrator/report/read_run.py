@@ -1,6 +1,6 @@
 """Reads a run folder into ``RunData``, without a model, a cluster or the data folder."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +12,7 @@ from envs.samples import BadData
 from envs.types import UNSCORED
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
-from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples, missing_rules
+from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples
 from orchestrator.report.scores.judge_agreement import choose_judge
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.report.scores.package_measures import package_measures
@@ -23,6 +23,7 @@ from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.planned_episodes import filter_planned
 from orchestrator.storage.reused import sentences
 from orchestrator.storage.run_folder import check_distinct, planned_cells, planned_keys, read_bad_lines, stored_sweep
+from sweeps.conditions import find_rules
 from sweeps.load import SweepError, limited_products
 from sweeps.spec import Sweep
 
@@ -57,8 +58,7 @@ def read_run(
         *map(str, find_faults(folder)),
         *(f"left out: {reason}" for reason in (*limited_products(sweep), *left_out)),
         *sentences(folder),
-        *_control_notes(folder, planned, belonging),
-        *missing_rules(sweep),
+        *_unfinished_notes(folder, sweep, planned, belonging),
     ]
     judge = choose_judge(folder, sweep, judge)
     rules = [condition for condition in sweep.conditions if condition.rules]
@@ -103,11 +103,16 @@ def _replicate_rows(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:
     return answered.drop("condition").rename({"repeats": "condition"})
 
 
-def _control_notes(folder: Path, planned: pl.DataFrame, stored: pl.DataFrame) -> list[str]:
-    """Return sentences on unfinished cells that were canceled or paused."""
+def _unfinished_notes(folder: Path, sweep: Sweep, planned: pl.DataFrame, stored: pl.DataFrame) -> Iterator[str]:
+    """Yield sentences on unfinished cells that were canceled or paused, and on conditions of an extra that is missing."""
     done = dict(stored.group_by("cell").len().iter_rows())
     unfinished = [cell for cell, size in planned.select("cell", "planned").iter_rows() if done.get(cell, 0) < size]
-    return read_control_state(folder).sentences(unfinished)
+    yield from read_control_state(folder).sentences(unfinished)
+    for condition in sweep.conditions:
+        try:
+            find_rules(condition) if condition.rules else None
+        except PackageError as problem:
+            yield str(problem)
 
 
 def _precision_notes(sweep: Sweep, planned: pl.DataFrame, unplanned: int) -> list[str]:
@@ -138,17 +143,17 @@ def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Sam
     except (BadData, PackageError, SweepError, RunFolderError, OSError) as problem:
         return {}, [f"{NO_DATA} ({problem}), so wrong guesses are not told from early ones"]
     played = dict(stored.group_by("scenario").agg("key").rows())
-    scenarios = dict.fromkeys(cell.scenario for cell in plan.cells)
-    usable = {name for name in scenarios if name not in played or _is_played(plan, name, pl.Series(played[name]))}
+    usable = {name: samples for name, samples in plan.samples_by_id.items() if _is_played(plan, name, played.get(name))}
     notes = [
         f"{sweep.data} holds other samples of {name} than were played, or is read by another version: they are not used"
-        for name in scenarios
+        for name in plan.samples_by_id
         if name not in usable
     ]
-    return {name: samples_by_id for name, samples_by_id in plan.samples_by_id.items() if name in usable}, notes
+    return usable, notes
 
 
-def _is_played(plan: Plan, scenario: str, stored: pl.Series) -> bool:
-    """Return True if any planned episode of the scenario is among these keys; a match is usually in the first cell."""
+def _is_played(plan: Plan, scenario: str, played: Sequence[str] | None) -> bool:
+    """Return True if any planned episode of the scenario was played, or none at all; a match is usually in the first cell."""
     cells = (index for index, cell in enumerate(plan.cells) if cell.scenario == scenario)
-    return any(stored.is_in(list(plan.keys(index))).any() for index in cells)
+    stored = pl.Series(played or (), dtype=pl.String)
+    return played is None or any(stored.is_in(list(plan.keys(index))).any() for index in cells)

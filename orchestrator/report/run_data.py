@@ -1,6 +1,6 @@
 """``RunData``: the planned episodes of one run folder, with the samples if the data folder is available."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
@@ -10,7 +10,6 @@ import polars as pl
 
 from envs.answers import as_text
 from envs.bad_lines import SkippedLines
-from envs.installed import PackageError
 from envs.types import UNSCORED, Ending, Mode, Sample
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import move_answers_last, score, verdict_bit
@@ -18,7 +17,7 @@ from orchestrator.report.scores.package_measures import join_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.verdict_store import verdicts
-from sweeps.conditions import CONDITIONS, Condition, find_rules
+from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import limited_products
 from sweeps.spec import Sweep
 
@@ -120,17 +119,13 @@ class RunData:
         before the turn (``envs.types.State``).
         """
         own = ["key", "model", "scenario", "condition", "protocol", "cell", "sample_id", "seed", "ending", "correct"]
-        last = self.episodes.lazy().select(*own, (pl.col("turns") - 1).alias("turn"))
-        stored = turns(self.folder)  # both joins drop turns of other episodes
-        ends = last.select("key", pl.col("turn").alias("end"))
-        moved = stored.select("key", "turn", "move").filter(pl.col("move").is_not_null())
-        moves = moved.join(ends, on="key").filter(pl.col("turn") < pl.col("end"))
-        move_counts = moves.group_by("key").agg(
-            pl.col("move").is_in(ACROSS).sum().cast(pl.Int64).alias("across"),
-            pl.col("move").is_in(ALONG).sum().cast(pl.Int64).alias("along"),
-        )
-        stored_turns = stored.select("key", "turn", "frame", "image", "reply", "category", "action", "move")
-        answered = last.join(stored_turns, on=["key", "turn"]).join(move_counts, on="key", how="left")
+        last, stored = self.episodes.lazy().select(*own, (pl.col("turns") - 1).alias("turn")), turns(self.folder)
+        moved = stored.filter(pl.col("move").is_not_null()).select("key", "move", pl.col("turn").alias("moved"))
+        counts = last.join(moved, on="key").filter(pl.col("moved") < pl.col("turn")).group_by("key").agg(
+            across=pl.col("move").is_in(ACROSS).sum().cast(pl.Int64), along=pl.col("move").is_in(ALONG).sum().cast(pl.Int64)
+        )  # fmt: skip
+        columns = ("key", "turn", "frame", "image", "reply", "category", "action", "move")
+        answered = last.join(stored.select(columns), on=["key", "turn"]).join(counts, on="key", how="left")
         return answered.with_columns(self.mode_column, pl.col("across", "along").fill_null(0)).sort("key").collect()
 
     @property
@@ -188,16 +183,6 @@ def cached_per_run(
         return run_data.cache[key]  # type: ignore[no-any-return]
 
     return cached_function
-
-
-def missing_rules(sweep: Sweep) -> Iterator[str]:
-    """Yield sentences on conditions that only an extra plays and reports, if it is not installed."""
-    for condition in sweep.conditions:
-        if condition.rules:
-            try:
-                find_rules(condition)
-            except PackageError as problem:
-                yield str(problem)
 
 
 def rank_of(column: str, order: Iterable[str]) -> pl.Expr:

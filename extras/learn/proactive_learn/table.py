@@ -93,14 +93,14 @@ def _scores(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[TableCell]:
         row = cells.get(name)
         is_whole = row is not None and row["acc"] is not None and row["scored"] == row["planned"]
         text = "-" if row is None or row["acc"] is None else join_measures(row, ACC_AND_PS)
-        yield TableCell(text, row["acc"] if row else None, style="" if is_whole else "unfinished")
+        yield TableCell(text, style="" if is_whole else "unfinished")
 
 
 def _mean_score(rows: pl.DataFrame, names: Sequence[str]) -> TableCell:
     if rows.height < len(names) or rows["acc"].null_count():
         return TableCell("unfinished", style="unfinished")
     means = {name: sum(rows[name].to_list()) / rows.height for name in ("acc", "ps")}
-    return TableCell(join_measures(means, ACC_AND_PS), means["acc"])
+    return TableCell(join_measures(means, ACC_AND_PS))
 
 
 def _change_table(run: RunData, base: str, trained: Sequence[TrainedModel]) -> Table:
@@ -125,9 +125,7 @@ def _change_table(run: RunData, base: str, trained: Sequence[TrainedModel]) -> T
             mean, low, high = t_interval(average_means(strata), -100, 100)
             rows.append((base, model.stage, label, part.height, mean, low, high))
             text = f"{format_signed(mean)} [{low:.1f}, {high:.1f}]"
-            lines.append(
-                line(f"{model.stage}, {label}", (TableCell(f"{part.height:,}", part.height), TableCell(text, mean)))
-            )
+            lines.append(line(f"{model.stage}, {label}", (TableCell(f"{part.height:,}"), TableCell(text))))
     title = f"{base}: after minus before on the same samples, 95% interval"
     numbers = pl.DataFrame(rows, schema=PAIRED, orient="row")
     return Table("learning-paired", title, columns("after", ["n", "acc, points"]), tuple(lines), numbers)
@@ -145,6 +143,6 @@ def _paper_table(paper_name: str) -> Table:
     for row in published_rows().filter(model=paper_name).iter_rows(named=True):
         stage = {"original": BEFORE, "reference": REFERENCE}.get(row["rp"], f"rp {row['rp']}")
         scores = [(row[f"{name} acc"], row[f"{name} psr"]) for name in names]
-        lines.append(line(stage, [TableCell(f"{acc:.1f} / {'-' if ps is None else ps}", acc) for acc, ps in scores]))
+        lines.append(line(stage, [TableCell(f"{acc:.1f} / {'-' if ps is None else ps}") for acc, ps in scores]))
     title = f"{paper_name} in the paper (trained on QD, COCO): acc % / ps"
     return Table("learning-paper", title, columns("after", names), tuple(lines))

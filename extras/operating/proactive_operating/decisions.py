@@ -92,12 +92,12 @@ def _estimates(run_data: RunData, scenarios: Mapping[str, pl.DataFrame], measure
 def _knowledge(row: Row) -> TableCell:
     moves = "-" if row["needed"] is None else f"{row['needed']:.1f}"
     text = f"{row['known_first']:.0f} / {row['known_ever']:.0f}; {moves}"
-    return TableCell(text, row["known_ever"], _limits(row, "known_ever", 0))
+    return TableCell(text, _limits(row, "known_ever", 0))
 
 
 def _regret(row: Row) -> TableCell:
     text = f"{row['asked_knowing']:.0f} / {row['answered_unknowing']:.0f}; {row['regret']:.1f}"
-    return TableCell(text, row["regret"], _limits(row, "regret", 1))
+    return TableCell(text, _limits(row, "regret", 1))
 
 
 def _limits(row: Row, measure: str, digits: int) -> str:

@@ -66,7 +66,7 @@ def _mean_cell(row: Row, measure: str) -> TableCell:
     if value is None or (measure in VERDICTS and row["unreadable"] > MOST_UNREADABLE):
         return MISSING
     text = f"{value:.1f} / {row[WITH_PS[measure]]:.2f}" if measure in WITH_PS else _number(measure, value)
-    return TableCell(text, value, _limits(row, measure))
+    return TableCell(text, _limits(row, measure))
 
 
 def _number(measure: str, value: float) -> str:
@@ -99,7 +99,7 @@ def values_table(run_data: RunData) -> Table:
 
 
 def _value_cell(row: Row) -> TableCell:
-    return TableCell(f"{row['own']:.1f} / {row['best']:.1f}", row["own"], _limits(row, "own"))
+    return TableCell(f"{row['own']:.1f} / {row['best']:.1f}", _limits(row, "own"))
 
 
 def _notes(run_data: RunData) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ def _split_cell(row: Row, part: str) -> TableCell:
         return MISSING
     limits = [row[f"{part}{end}"] for end in ("_low", "_high")]
     note = "" if None in limits else " to ".join(map(format_signed, limits))
-    return TableCell(format_signed(row[part]), row[part], note)
+    return TableCell(format_signed(row[part]), note)
 
 
 def exact_table(run_data: RunData) -> Table:
@@ -203,4 +203,4 @@ def exact_table(run_data: RunData) -> Table:
 
 def _exact_cell(row: Row) -> TableCell:
     text = f"{row['exact_acc']:.1f} / {row['played_acc']:.1f}; {row['exact_ps']:.2f} / {row['played_ps']:.2f}"
-    return TableCell(text, row["exact_acc"])
+    return TableCell(text)

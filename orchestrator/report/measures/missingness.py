@@ -5,7 +5,7 @@ worst case all of these are wrong, in the best case all are right (Manski 1989, 
 played yet are unfinished, not missing. A figure has bounds if more than ``LEAST_MISSING`` of its episodes are missing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -35,17 +35,16 @@ def missing_bounds(run_data: RunData) -> pl.DataFrame:
     other tables show it (accuracy, or the judge's aggregate); least (the worst case) with the lower end of its 95% interval,
     and most (the best case) with the upper end.
     """
-    if affected_cells(run_data).is_empty():
-        return pl.DataFrame(schema=SCHEMA)
-    rows = _bound_rows(list_possible(run_data))
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(list(SCHEMA)[:4])
-
-
-@cached_per_run
-def affected_cells(run_data: RunData) -> pl.DataFrame:
-    """Return the rows of cells from which more than 1% of the ended episodes are missing."""
+    rows = list[tuple[object, ...]]()
     names = ("errors", *CUT_SHORT, *(["unjudged"] if "unjudged" in run_data.rows.columns else []))
-    return run_data.rows.filter(pl.sum_horizontal(names) > LEAST_MISSING * pl.col("finished"))
+    if run_data.rows.select((pl.sum_horizontal(names) > LEAST_MISSING * pl.col("finished")).any()).item():
+        for (model, condition, protocol), group in list_possible(run_data).group_by(GROUP, maintain_order=True):
+            cells = group.partition_by("scenario", maintain_order=True)
+            parts = [(cell["scenario"][0], [cell]) for cell in cells] + ([(AVERAGE, cells)] if len(cells) > 1 else [])
+            for scenario, part in parts:
+                if np.mean([cell["missing"].to_numpy().mean() for cell in part]) > LEAST_MISSING:
+                    rows.append((model, scenario, condition, protocol, *_bound_average(part)))
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(list(SCHEMA)[:4])
 
 
 def list_possible(run_data: RunData) -> pl.DataFrame:
@@ -64,18 +63,6 @@ def list_possible(run_data: RunData) -> pl.DataFrame:
     ends = [right.fill_null(value).alias(end) for end, value in (("least", 0), ("most", 1))]
     judged = run_data.judged.select(*NAMES, unread.alias("error"), unread.alias("missing"), *ends)
     return add_clusters(pl.concat([played, judged]), run_data).sort(NAMES)
-
-
-def _bound_rows(rows: pl.DataFrame) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of ``missing_bounds`` for cells and averages."""
-    for (model, condition, protocol), group in rows.group_by(GROUP, maintain_order=True):
-        cells = group.partition_by("scenario", as_dict=True, maintain_order=True)
-        shares = {scenario: float(cell["missing"].mean()) for (scenario,), cell in cells.items()}  # type: ignore[arg-type]
-        for (scenario,), cell in cells.items():
-            if shares[scenario] > LEAST_MISSING:
-                yield (model, scenario, condition, protocol, *_bound_average([cell]))
-        if len(cells) > 1 and np.mean(list(shares.values())) > LEAST_MISSING:
-            yield (model, AVERAGE, condition, protocol, *_bound_average(list(cells.values())))
 
 
 def _bound_average(cells: Sequence[pl.DataFrame]) -> tuple[object, ...]:

@@ -48,9 +48,6 @@ _COMMANDS = {
     '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
 }  # fmt: skip
 """Character -> the command that prints it."""
-_LATEX_STYLES = {
-    "unfinished": r"\textcolor{gray}{\textsl{%s}}", "best": r"\textbf{%s}", "second": r"\underline{%s}",
-}  # fmt: skip
 
 
 def latex(table: Table) -> str:
@@ -83,12 +80,11 @@ def _latex_cell(cell: TableCell) -> str:
         return "--"
     text = escape_latex(cell.text_with_note.replace(MINUS, "-"))
     text = re.sub(r"[+-](?=\d)", r"$\g<0>$", text).replace("*", r"$^{*}$")
-    return _LATEX_STYLES.get(cell.style, "%s") % text
+    return rf"\textcolor{{gray}}{{\textsl{{{text}}}}}" if cell.style == "unfinished" else text
 
 
 _MARKUP = re.compile(r"([\\`*_\[\]#!|~@$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 """Characters that would be markup, a mention or a link."""
-_MARKDOWN_STYLES = {"unfinished": "*%s*", "best": "**%s**", "second": "<u>%s</u>"}
 
 
 def markdown(table: Table) -> str:
@@ -111,7 +107,8 @@ def _pipes(cells: Iterable[str]) -> str:
 
 
 def _markdown_cell(cell: TableCell) -> str:
-    return _MARKDOWN_STYLES.get(cell.style, "%s") % escape_markdown(cell.text_with_note)
+    text = escape_markdown(cell.text_with_note)
+    return f"*{text}*" if cell.style == "unfinished" else text
 
 
 def csv_text(frame: pl.DataFrame, digits: int | None = 9) -> str:

@@ -79,4 +79,4 @@ def _notes(run_data: RunData, rows: pl.DataFrame) -> tuple[str, ...]:
 
 def _share_cell(row: Row, source: str) -> TableCell:
     value, low, high = (row[f"{source}{end}"] for end in ("", "_low", "_high"))
-    return MISSING if value is None else TableCell(f"{value:.1f}", value, f"{low:.1f} to {high:.1f}")
+    return MISSING if value is None else TableCell(f"{value:.1f}", f"{low:.1f} to {high:.1f}")

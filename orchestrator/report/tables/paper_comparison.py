@@ -257,4 +257,4 @@ def flip_probability(episodes: int, n: int, flip_rate: float) -> float:
 def _compared_cell(row: Mapping[str, Any]) -> TableCell:
     star = "*" if row["inside"] is False else ""
     difference = format_signed(round(row["difference"], 1) + 0.0)
-    return TableCell(f"{row['ours']:.1f}\n{row['published']:.1f} {difference}{star}", row["ours"])
+    return TableCell(f"{row['ours']:.1f}\n{row['published']:.1f} {difference}{star}")

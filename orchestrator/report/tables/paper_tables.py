@@ -5,9 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from actors.playing.turn_judge import turn_judge_key
 from envs import in_paper_order
-from envs.plural import pluralize
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.scores.metrics import is_headline, missing_episodes
@@ -23,7 +21,7 @@ from orchestrator.report.tables.parts import (
     order_models,
     scenario_table,
 )
-from orchestrator.report.tables.table import Table, TableCell, columns, line, mark_best
+from orchestrator.report.tables.table import Table, TableCell, columns, line
 from sweeps.conditions import CONDITIONS, WITH_EXAMPLES
 from sweeps.protocol import HEADLINE, ZERO_SHOT, Protocol
 
@@ -121,9 +119,7 @@ def conditions_table(run_data: RunData) -> Table:
     notes = (f"{SCORES}.", *error_notes(rows))
     averages = estimate(run_data).averages.filter(protocol="mcqa")
     title = "Conditions, averaged over their scenarios"
-    table = Table(
-        "conditions", title, columns("model", heads), mark_best(lines, run_data.baselines), averages, ranked, notes
-    )
+    table = Table("conditions", title, columns("model", heads), tuple(lines), averages, ranked, notes)
     return replace(table, fold_baselines=True)
 
 
@@ -144,22 +140,15 @@ def reference_table(run_data: RunData) -> Table:
 def other_protocols_table(run_data: RunData) -> Table:
     """Return acc and ps of open-ended answers over several turns (paper, Table 10) and of tool calls."""
     cells = run_data.rows.filter(pl.col("protocol").is_in(OTHERS))
-    lines, notes, tables = [], [f"{SCORES}."], []
+    lines, tables = [], []
     for protocol in OTHERS:
         for condition in conditions_of(run_data, cells.filter(protocol=protocol)):
             tables.append(_run_table(run_data, condition, protocol))
             label = f", {condition} ({protocol})"
             lines += [(TableCell(name.text + label), *scores) for name, *scores in tables[-1].rows]
-    if Protocol.OEG_MULTI.value in set(cells["protocol"]) and run_data.sweep.turn_judge:
-        notes.append(f"{Protocol.OEG_MULTI.value}: answers are read by {turn_judge_key(run_data.sweep.turn_judge)}.")
-    if turns := int((tools := cells.filter(protocol=Protocol.TOOLS.value))["turns"].sum()):
-        share = float((tools["share_unparsable"].fill_null(0) * tools["turns"]).sum()) / turns
-        notes.append(
-            f"Of {turns:,} turns with tools in {pluralize(tools.height, 'cell')}, {share:.1f}% are malformed calls."
-        )
     heads = tables[0].columns if tables else columns("model", ())
     numbers = _numbers(run_data, protocol=OTHERS)
-    return Table("turns", "Several turns and tool calls", heads, tuple(lines), numbers, notes=tuple(notes))
+    return Table("turns", "Several turns and tool calls", heads, tuple(lines), numbers, notes=(f"{SCORES}.",))
 
 
 def _numbers(run_data: RunData, **names: str | tuple[str, ...]) -> pl.DataFrame:

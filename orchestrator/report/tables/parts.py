@@ -15,7 +15,7 @@ from envs.types import CUT_SHORT
 from orchestrator.report.measures.paired import is_significant
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episodes
-from orchestrator.report.tables.table import MISSING, UNFINISHED, Style, Table, TableCell, columns, line, mark_best
+from orchestrator.report.tables.table import MISSING, UNFINISHED, Style, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
 from sweeps.registry import registry
 
@@ -63,7 +63,7 @@ def scenario_cells(rows: pl.DataFrame, scenarios: Sequence[str], cell: Callable[
 
 
 def scenario_table(rows: pl.DataFrame, measures: Mapping[str, str], baselines: Container[str] = ()) -> Table:
-    """Return models x scenarios and the average of rows of results, best and second marked, with notes on errors."""
+    """Return models x scenarios and the average of rows of results, with notes on errors."""
     rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
     scenarios, models = in_paper_order(rows["scenario"]), order_models(rows["model"], baselines)
     lines = []
@@ -73,19 +73,19 @@ def scenario_table(rows: pl.DataFrame, measures: Mapping[str, str], baselines: C
         lines.append(line(model, [*cells, mean_cell(part, measures)]))
     ranked = sum(model not in baselines for model in models)
     heads = columns("model", [*scenarios, average_heading(scenarios)])
-    return Table("", "", heads, mark_best(lines, baselines), rows, ranked, tuple(error_notes(rows)))
+    return Table("", "", heads, tuple(lines), rows, ranked, tuple(error_notes(rows)))
 
 
 def _score_cell(row: Row, measures: Mapping[str, str]) -> TableCell:
     """Return a cell of results; an unfinished one shows its progress, marks name its errors."""
     marks = "".join(mark for mark, column in MARKS.items() if row.get(column))
-    if row.get(first := next(iter(measures))) is None:
+    if row.get(next(iter(measures))) is None:
         answers = row.get("answered")
         progress = f"0 verdicts of {pluralize(answers, 'answer')}" if answers else f"{row['finished']}/{row['planned']}"
         return TableCell(progress + marks, style="unfinished")
     progress = f" ({row['planned'] - row['lacking']}/{row['planned']})" if row["lacking"] else ""
     text = f"{join_measures(row, measures)}{progress}{marks}"
-    return TableCell(text, row[first], style="unfinished" if progress else "")
+    return TableCell(text, style="unfinished" if progress else "")
 
 
 def mean_cell(part: pl.DataFrame, measures: Mapping[str, str]) -> TableCell:
@@ -96,7 +96,7 @@ def mean_cell(part: pl.DataFrame, measures: Mapping[str, str]) -> TableCell:
     if part["lacking"].sum() or part[first].null_count():
         return UNFINISHED
     means: dict[str, Any] = {name: part[name].mean() for name in measures}
-    return TableCell(join_measures(means, measures), means[first])
+    return TableCell(join_measures(means, measures))
 
 
 def join_measures(row: Row, measures: Mapping[str, str]) -> str:
@@ -126,12 +126,12 @@ def measure_cell(row: Row, name: str) -> TableCell:
         return MISSING
     style: Style = "unfinished" if row.get("finished", 0) < row.get("planned", 0) else ""
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return TableCell(f"{row[name]:.1f}", row[name], "" if low is None else f"{low:.1f}–{high:.1f}", style)
+    return TableCell(f"{row[name]:.1f}", "" if low is None else f"{low:.1f}–{high:.1f}", style)
 
 
 def number_cell(value: float | None, form: str = ".1f") -> TableCell:
     """Return the cell of a number."""
-    return MISSING if value is None else TableCell(format(value, form), value)
+    return MISSING if value is None else TableCell(format(value, form))
 
 
 def signed_cell(row: Row | None, measure: str, digits: int = 1, interval: bool = True, p: str = "") -> TableCell:
@@ -143,4 +143,4 @@ def signed_cell(row: Row | None, measure: str, digits: int = 1, interval: bool =
     name = measure if f"{measure}_low" in row else measure.removesuffix("_difference")
     ends = [row[f"{name}_{end}"] for end in ("low", "high")]
     note = " to ".join(format_signed(end, digits) for end in ends) if interval and None not in ends else ""
-    return TableCell(f"{format_signed(row[measure], digits)}{star}", row[measure], note)
+    return TableCell(f"{format_signed(row[measure], digits)}{star}", note)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import polars as pl
 
-Style = Literal["", "best", "second", "unfinished"]
+Style = Literal["", "unfinished"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,6 @@ class TableCell:
     """One entry of a table."""
 
     text: str
-    value: float | None = None
-    """The number by which it is marked best or second; None is never marked."""
     note: str = ""
     """An interval or a count, set smaller after the text."""
     style: Style = ""
@@ -112,29 +110,6 @@ def drop_empty_columns(table: Table) -> Table:
     filled = [n for n in columns if not n or any(row[n].text not in ("", MISSING.text) for row in table.rows)]
     rows = tuple(tuple(row[n] for n in filled) for row in table.rows)
     return replace(table, columns=tuple(table.columns[n] for n in filled), rows=rows)
-
-
-def mark_best(rows: Sequence[Line], baselines: Container[str] = ()) -> tuple[Line, ...]:
-    """Mark best and second of each column among the models, as printed to one decimal; equal cells share a mark.
-
-    Unfinished cells are neither marked nor compared, and neither are those of baselines, unless there is nothing else.
-    """
-    models = [row for row in rows if row[0].text not in baselines] or rows
-    marks: list[dict[float | None, Style]] = []
-    for column in zip(*models, strict=True):
-        ordered = sorted({score for cell in column if (score := _score(cell))}, reverse=True)
-        marks.append(dict(zip(ordered, ("best", "second"), strict=False)) if len(models) > 1 else {})
-    return tuple(
-        tuple(replace(cell, style=mark.get(_score(cell), cell.style)) for cell, mark in zip(row, marks, strict=True))
-        if row in models
-        else row
-        for row in rows
-    )
-
-
-def _score(cell: TableCell) -> float | None:
-    """Return the value by which a cell is ranked, as printed; None if it is not ranked."""
-    return None if cell.style == "unfinished" or cell.value is None else round(cell.value, 1)
 
 
 def one_line(text: str) -> str:
