@@ -7,7 +7,6 @@ import polars as pl
 
 from envs.errors import RunFolderError
 from envs.installed import PackageError
-from envs.plural import pluralize
 from envs.samples import BadData
 from envs.types import UNSCORED
 from orchestrator.planning.named_by_user import plan_from_folder
@@ -16,7 +15,7 @@ from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples
 from orchestrator.report.scores.judge_agreement import choose_judge
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.report.scores.package_measures import package_measures
-from orchestrator.report.scores.precision_stops import describe_savings, stopped_cells
+from orchestrator.report.scores.precision_stops import describe_stops
 from orchestrator.storage.control_log import read_control_state
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.manifest import find_faults
@@ -54,7 +53,7 @@ def read_run(
     _check_cluster(cluster, belonging, samples)
     left_out = read_bad_lines(folder)
     notes += [
-        *_precision_notes(sweep, planned, stored.height - belonging.height),
+        *describe_stops(sweep.precision, planned, stored.height - belonging.height),
         *map(str, find_faults(folder)),
         *(f"left out: {reason}" for reason in (*limited_products(sweep), *left_out)),
         *sentences(folder),
@@ -113,20 +112,6 @@ def _unfinished_notes(folder: Path, sweep: Sweep, planned: pl.DataFrame, stored:
             find_rules(condition) if condition.rules else None
         except PackageError as problem:
             yield str(problem)
-
-
-def _precision_notes(sweep: Sweep, planned: pl.DataFrame, unplanned: int) -> list[str]:
-    """Return sentences on cells that stopped by precision, and on stored episodes outside the plan."""
-    notes = describe_savings(sweep.precision, planned.to_dicts())
-    if stopped := stopped_cells(planned):
-        notes.append(
-            f"intervals of accuracy, suggestions and loops of {pluralize(len(stopped), 'stopped cell')} hold at any stop, for the"
-            " whole set of samples; those of shares of answers, of budgets and of paired tests assume a fixed number of samples"
-        )
-    if unplanned:
-        kind = "after a stop or of an earlier configuration" if stopped else "of an earlier configuration"
-        notes.append(f"{unplanned:,} episodes {kind} are left out")
-    return notes
 
 
 def _planned_frame(folder: Path) -> pl.DataFrame:

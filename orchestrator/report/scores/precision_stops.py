@@ -105,3 +105,17 @@ def describe_savings(rule: Precision | None, cells: Sequence[Mapping[str, Any]])
     stopped = sum(cell["planned"] < cell.get("full", 0) for cell in cells)
     stopped_text = f"{stopped:,} of {pluralize(len(cells), 'cell')} stopped"
     return [f"precision {rule.description}: {stopped_text}, {saved:,} of {pluralize(full_size, 'episode')} not needed"]
+
+
+def describe_stops(rule: Precision | None, planned: pl.DataFrame, unplanned: int) -> list[str]:
+    """Return sentences on cells that stopped by precision, and on stored episodes outside the plan."""
+    notes = describe_savings(rule, planned.to_dicts())
+    if stopped := stopped_cells(planned):
+        notes.append(
+            f"intervals of accuracy, suggestions and loops of {pluralize(len(stopped), 'stopped cell')} hold at any stop, for the"
+            " whole set of samples; those of shares of answers, of budgets and of paired tests assume a fixed number of samples"
+        )
+    if unplanned:
+        kind = "after a stop or of an earlier configuration" if stopped else "of an earlier configuration"
+        notes.append(f"{unplanned:,} episodes {kind} are left out")
+    return notes
