@@ -25,7 +25,7 @@ from orchestrator.execution.worker_pool import WorkerPool, resolve
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.commands import JUDGES, Abandon, Command, Drop, GiveUp, Lease, Recall, Start, Stop
-from orchestrator.scheduling.forecast.workload import estimate_demands
+from orchestrator.scheduling.forecast.forecast import estimate_demands
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Scheduler

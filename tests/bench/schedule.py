@@ -17,8 +17,7 @@ from typing import Any
 from actors.engine.in_flight import expected_in_flight
 from orchestrator.scheduling.balance import Load
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.forecast import workload
-from orchestrator.scheduling.forecast.forecast import Work, replica_rates
+from orchestrator.scheduling.forecast.forecast import Work, count_work, published_cells, replica_rates
 from orchestrator.scheduling.forecast.throughput import Rate
 from orchestrator.scheduling.nodes import NODE_GPUS, build_nodes
 from orchestrator.scheduling.resources import MAX_REPLICAS
@@ -33,9 +32,10 @@ TARGETS = 25
 def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand], dict[str, Rate]]:
     """Return the episodes, the demand and the rate of each model of the paper on GPUs."""
     sweep = load(PAPER, [])
-    pending, numbers = workload.published_work(sweep), count()
-    rates, models = replica_rates(sweep, "h200", [], pending), workload.split_by_gpu(sweep)[0]
-    queues = {m.name: [next(numbers) for _ in range(pending.episode_count(m.name))] for m in models}
+    cells, numbers = published_cells(sweep), count()
+    counts, rates = count_work(sweep, cells), replica_rates(sweep, "h200", [], cells)
+    models = [model for model in sweep.models if model.gpus]
+    queues = {m.name: [next(numbers) for _ in range(counts[m.name])] for m in models}
     demands = {
         m.name: Demand(0, m.gpus, MAX_REPLICAS, expected_in_flight(m), rate=rates[m.name].episodes, start=rates[m.name].start)
         for m in models

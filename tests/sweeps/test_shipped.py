@@ -8,7 +8,7 @@ import pytest
 from envs.foreign_suggestions import replace_suggestions
 from envs.types import Mode
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.scheduling.forecast.workload import published_work
+from orchestrator.scheduling.forecast.forecast import published_cells
 from sweeps.load import load
 from sweeps.registry import registry
 
@@ -21,8 +21,8 @@ FILES = [*PAPER, *sorted(ROOT.glob("sweeps/ablations/*.toml"))]
 def test_the_head_tells_question_cost_and_command(path):
     head = [line for line in path.read_text().splitlines() if line.startswith("#")]
     sweep = load(path)
-    cells, pending = sweep.cells(), published_work(sweep)
-    episodes = sum(pending.episodes.values()) + sum(pending.answers.values())
+    cells = sweep.cells()
+    episodes = sum(number for _, number in published_cells(sweep))
 
     assert head[0].endswith("?")
     assert any(f"proactive-sweep run sweeps/{path.relative_to(ROOT / 'sweeps')}" in line for line in head)

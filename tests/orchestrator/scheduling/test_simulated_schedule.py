@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.forecast import throughput, workload
-from orchestrator.scheduling.forecast.forecast import Work, lower_bound
+from orchestrator.scheduling.forecast.forecast import Work, count_work, lower_bound, published_cells
+from orchestrator.scheduling.forecast.throughput import replica_rate
 from orchestrator.scheduling.nodes import Node
 from sweeps.load import load
 from tests.simulated_schedule import FaultModel, simulate
@@ -25,12 +25,12 @@ EACH = 8
 def paper(each):
     """Return the paper's episodes with three pictures each, so that work outweighs starts even on 64 GPUs."""
     sweep, numbers = load(PAPER, []), count()
-    pending, models = workload.published_work(sweep), workload.split_by_gpu(sweep)[0]
-    rates = {m.name: throughput.episode_rate(m, "h200", pictures=3.0) for m in models}
+    counts, models = count_work(sweep, published_cells(sweep)), [model for model in sweep.models if model.gpus]
+    rates = {m.name: replica_rate(m, "h200", pictures=3.0) for m in models}
     demands = {
         m.name: Demand(0, m.gpus, 64, 64, rate=rates[m.name].episodes / each, start=rates[m.name].start) for m in models
     }
-    return {name: [next(numbers) for _ in range(pending.episode_count(name) // each)] for name in demands}, demands
+    return {name: [next(numbers) for _ in range(counts[name] // each)] for name in demands}, demands
 
 
 def simulate_paper(gpus, seed, deaths=0.0):
