@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import actors.worker
+from actors.trial import certify
 from orchestrator.execution import attempt as attempt_module
 from orchestrator.execution import (
     cluster_view,
@@ -29,6 +30,7 @@ from orchestrator.execution import (
 from orchestrator.object_store import writer_lock
 from orchestrator.planning.pictures import ShownPictures
 from orchestrator.storage import control_log, episode_store, lock, software, status
+from sweeps.spec import ModelSpec
 from tests.simulation import simulated_tables
 from tests.simulation.observed import ObservedDriver, ObservedStore
 from tests.simulation.schedule import uses_parquet
@@ -76,6 +78,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
         lambda model, *rest: ScriptedEngine(model, run.chance, run.poisoned),
     )
     replace(actors.worker, "freeze_heap", lambda: None)
+    replace(certify, "_open_package_call", _open_no_package)
     replace(episode_store, "MOST_SMALL", MOST_SMALL)
     replace(importlib.metadata, "version", _read_version_once)
     replace(status, "commit", _read_commit_once)
@@ -100,6 +103,10 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
         asyncio.set_event_loop_policy(policy)
         os.environ.pop("RAY_ADDRESS") if before is None else os.environ.update(RAY_ADDRESS=before)
         patches.close()
+
+
+async def _open_no_package(model: ModelSpec) -> None:
+    """Stand for the package's own call of a model, whose weights the simulation does not have."""
 
 
 def replace_clock(module: types.ModuleType, clock: VirtualClock, replace: Callable[[Any, str, Any], None]) -> None:
