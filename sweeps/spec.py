@@ -174,7 +174,7 @@ class Sweep(Frozen):
             raise ValueError(
                 'judge.instruction = "paper" is for one-turn answers; write "ours" for protocol = "oeg-multi"'
             )
-        if self.precision and (reason := self.precision.misfit_reason(choice, repeated, names, len(self.models))):
+        if self.precision and (reason := self.precision.misfit_reason(choice, repeated, names)):
             raise ValueError(f"precision: {reason}")
         return self
 

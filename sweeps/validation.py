@@ -11,7 +11,10 @@ from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
 
-REMOVED = dict.fromkeys(("batch", "batch_prompt_price", "batch_reply_price"), "0.2.0 was the last with the Batch API")
+REMOVED = {
+    **dict.fromkeys(("batch", "batch_prompt_price", "batch_reply_price"), "0.2.0 was the last with the Batch API"),
+    "ranking": "0.2.0 was the last that stopped models by rank",
+}
 """Key of an earlier release -> the release that last had it, or the package that has it now."""
 
 Table = TypeVar("Table", bound=BaseModel)

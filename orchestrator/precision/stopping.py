@@ -14,7 +14,7 @@ import numpy as np
 from envs.types import UNSCORED
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.plan import Plan
-from orchestrator.precision.confidence_sequence import ALPHA, Floats, interval
+from orchestrator.precision.confidence_sequence import Floats, interval
 from sweeps.protocol import ZERO_SHOT
 from sweeps.sections import Precision
 from sweeps.spec import Cell, Protocol
@@ -60,16 +60,6 @@ def units(rule: Precision | None, cells: Sequence[Cell], sizes: Sequence[int]) -
     return intervals
 
 
-def ranking_groups(rule: Precision | None, intervals: Sequence[Unit], cells: Sequence[Cell]) -> list[list[int]]:
-    """Return the groups of unit numbers to rank: a group has the averages of one condition over the same scenarios."""
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for number, unit in enumerate(intervals if rule is not None and rule.ranking else ()):
-        if not unit.others:
-            names = sorted(cells[cell].scenario for cell in unit.cells)
-            groups.setdefault((cells[unit.cells[0]].condition.name, *names), []).append(number)
-    return [group for group in groups.values() if len(group) > 1]
-
-
 def _differences(groups: Mapping[tuple[str, str], Mapping[str, int]], half_width: float) -> list[Unit]:
     """Return a unit per model and condition: its difference from zero-shot, over the scenarios that both have."""
     differences = []
@@ -100,10 +90,6 @@ class StoppingRule:
         """For each unit, the number of rounds at its last look."""
         self._narrow_at: dict[int, int] = {}
         """Number of a unit -> the rounds at which its interval was narrow enough."""
-        self.ranking = [
-            Ranking(self, group, ALPHA / len(self.units))
-            for group in ranking_groups(plan.precision, self.units, plan.cells)
-        ]
 
     def add_answer(self, ordinal: int, ending: str, correct: bool) -> None:
         """Record how an episode ended; episodes of cells without a unit are ignored."""
@@ -116,31 +102,23 @@ class StoppingRule:
         """Return stopped cell -> number of samples that it plays; a cell that plays all its samples is not stopped."""
         for number in range(len(self.units)):
             self._look_at(number)
-        ends = dict(self._narrow_at)
-        for ranking in self.ranking:
-            ends |= ranking.update()
         stops = {
-            cell: max(ends.get(number, len(answers)) for number in self._units_of[cell])
+            cell: max(self._narrow_at.get(number, len(answers)) for number in self._units_of[cell])
             for cell, answers in self.answers.items()
         }
         return {cell: stop for cell, stop in stops.items() if stop < len(self.answers[cell])}
 
-    def bounds(self, unit: Unit, rounds: int, alpha: float = ALPHA) -> tuple[float, float]:
+    def bounds(self, unit: Unit, rounds: int) -> tuple[float, float]:
         """Return the interval of a unit after this many rounds, in points."""
         right = [_to_floats(self.answers[cell]) for cell in unit.cells]
         sizes = [len(values) for values in right]
         if not unit.others:
-            low, high = bounds(right, sizes, rounds, unit.half_width / 100, alpha)
+            low, high = bounds(right, sizes, rounds, unit.half_width / 100)
             return 100 * low, 100 * high
         others = [_to_floats(self.answers[cell]) for cell in unit.others]
         halves = [(values - baseline + 1) / 2 for values, baseline in zip(right, others, strict=True)]
         low, high = bounds(halves, sizes, rounds, unit.half_width / 200)
         return 200 * low - 100, 200 * high - 100
-
-    def end_round(self, number: int) -> int:
-        """Return the number of rounds after which a unit is narrow enough or all its samples are played."""
-        largest = self._largest_cell(number)
-        return min(self._narrow_at.get(number, largest), largest)
 
     def _largest_cell(self, number: int) -> int:
         return max(len(self.answers[cell]) for cell in self.units[number].all_cells)
@@ -160,56 +138,7 @@ class StoppingRule:
                 self._narrow_at[number] = self._looked[number]
 
 
-class Ranking:
-    """Finds the models whose rank under one condition is certain, because their interval overlaps no other model's.
-
-    Each interval is valid at all looks together, with an error of at most ``alpha`` (5% divided by the number of the sweep's
-    intervals, after Bonferroni). So with a probability of at least 95% all certain ranks of a sweep are right. A look waits
-    until the answers of all models that have not stopped are known, so the order of arrival does not matter.
-    """
-
-    def __init__(self, rule: StoppingRule, group: Sequence[int], alpha: float) -> None:
-        """Start without a look; ``group`` has one unit number per model."""
-        self.rule, self.group, self.alpha = rule, group, alpha
-        self.rounds = 0
-        """Number of rounds at the last look."""
-        self.certain: dict[int, int] = {}
-        """Number of a unit -> the rounds at which its rank was certain."""
-        self._spans: dict[int, tuple[int, tuple[float, float]]] = {}
-        """Number of a unit -> the rounds of its last computed interval, and this interval."""
-
-    def update(self) -> dict[int, int]:
-        """Look as far as answers are known; return each unit whose rank is certain -> the rounds at which it was certain."""
-        while playing := self._ready(self.rounds + LOOK):
-            self.rounds += LOOK
-            spans = {number: self.span(number) for number in self.group}
-            for number in playing:
-                low, high = spans[number]
-                rivals = (spans[rival] for rival in self.group if rival != number)
-                if all(high < rival_low or rival_high < low for rival_low, rival_high in rivals):
-                    self.certain[number] = self.rounds
-        return self.certain
-
-    def _ready(self, rounds: int) -> list[int]:
-        """Return the units that have not stopped before this many rounds; empty if answers of one are not known so far."""
-        playing = [number for number in self.group if self._end(number) >= rounds]
-        return playing if all(self.rule.known_rounds(number) >= rounds for number in playing) else []
-
-    def _end(self, number: int) -> int:
-        end = self.rule.end_round(number)
-        return min(self.certain.get(number, end), end)
-
-    def span(self, number: int) -> tuple[float, float]:
-        """Return a unit's interval, in points, at the last look or at the unit's stop if that was earlier."""
-        rounds = min(self.rounds, self._end(number))
-        if self._spans.get(number, (0,))[0] != rounds:
-            self._spans[number] = rounds, self.rule.bounds(self.rule.units[number], rounds, self.alpha)
-        return self._spans[number][1]
-
-
-def bounds(
-    strata: Sequence[Floats], sizes: Sequence[int], rounds: int, target: float, alpha: float = ALPHA
-) -> tuple[float, float]:
+def bounds(strata: Sequence[Floats], sizes: Sequence[int], rounds: int, target: float) -> tuple[float, float]:
     """Return ``interval`` for strata of values in [0, 1], where nan is a missing value.
 
     A missing value counts as 0 for the lower bound and as 1 for the upper bound.
@@ -218,8 +147,8 @@ def bounds(
     for column, values in enumerate(strata):
         table[: len(values), column] = values[:rounds]
     set_sizes, lost = np.array(sizes, dtype=np.int64), np.isnan(table)
-    low, high = interval(np.where(lost, 0.0, table), set_sizes, target, alpha)
-    return (low, interval(np.where(lost, 1.0, table), set_sizes, target, alpha)[1]) if lost.any() else (low, high)
+    low, high = interval(np.where(lost, 0.0, table), set_sizes, target)
+    return (low, interval(np.where(lost, 1.0, table), set_sizes, target)[1]) if lost.any() else (low, high)
 
 
 def load_rule(plan: Plan, folder: Path) -> StoppingRule:

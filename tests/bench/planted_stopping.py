@@ -10,8 +10,7 @@ samples, the batches and what is in flight beyond a stop are the program's own. 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -21,12 +20,10 @@ import polars as pl
 from envs.samples import paper_ids
 from envs.types import Ending, Sample
 from orchestrator.planning.plan import Plan, make_plan
-from orchestrator.precision.stopping import Ranking, StoppingRule
+from orchestrator.precision.stopping import StoppingRule
 from orchestrator.report.paper.published import published_figures
 from sweeps.load import build
 from sweeps.protocol import Protocol
-from sweeps.registry import registry
-from sweeps.sections import Precision
 
 SWEEPS = 1_000
 BATCH = 64
@@ -138,67 +135,6 @@ def _intervals(
         yield Interval(what, covered, estimate - true, (high - low) / 2, counted, stored / plan.total)
 
 
-class Ranked(NamedTuple):
-    """What ``ranking`` came to in one sweep."""
-
-    certain: float
-    """Share of the models' places that were certain before their average was precise."""
-    wrong: bool
-    """Whether one of those is not the true place."""
-    counted: float
-    """Share of the episodes that the estimates are of."""
-    without: float
-    """The same without ``ranking``."""
-
-
-def play_ranked(seed: int, models: int, close: bool = False) -> Ranked:
-    """Play a planted sweep of so many published models, or of ``close`` ones, whose accuracies hardly differ."""
-    rng, rule = np.random.default_rng(seed), {"half_width": 1.0, "ranking": True}
-    names = list(registry())[:models]
-    table = {"data": "none", "models": names, "conditions": list(CONDITIONS), "seed": seed, "precision": rule}
-    plan = make_plan(build(table, "planted"), {Protocol.MCQA: samples()}, samples())
-    accuracy_by_model = dict(zip(names, _draw_accuracies(models, close, rng), strict=True))
-    truth = {}
-    for index, cell in enumerate(plan.cells):
-        size, accuracy = (
-            len(plan.cell_samples(cell)),
-            accuracy_by_model[cell.model.name][cell.condition.name][cell.scenario],
-        )
-        truth[index] = rng.permutation(np.arange(size) < round(accuracy * size))
-    stopping, plain = (StoppingRule(variant) for variant in (plan, replace(plan, precision=Precision(half_width=1.0))))
-    for variant in (stopping, plain):
-        for index, right in truth.items():
-            variant.answers[index][list(plan.ranks[plan.cells[index].scenario])] = right
-    shares = [plan.with_stops(variant.stops()).total_with_stops / plan.total for variant in (stopping, plain)]
-    certain = sum(len(group.certain) for group in stopping.ranking)
-    return Ranked(certain / len(stopping.units), any(map(_misplaced(stopping, truth), stopping.ranking)), *shares)
-
-
-def _draw_accuracies(models: int, close: bool, rng: np.random.Generator) -> list[dict[str, dict[str, float]]]:
-    published = accuracies()
-    if not close:
-        return [published[number] for number in rng.choice(len(published), models, replace=False)]
-    base = published[rng.integers(len(published))]
-    shifts = rng.uniform(-0.02, 0.02, models)
-    return [
-        {name: {s: float(np.clip(a + shift, 0, 1)) for s, a in row.items()} for name, row in base.items()}
-        for shift in shifts
-    ]
-
-
-def _misplaced(stopping: StoppingRule, truth: dict[int, np.ndarray]) -> Callable[[Ranking], bool]:
-    def mean(number: int) -> float:
-        return float(np.mean([truth[cell].mean() for cell in stopping.units[number].cells]))
-
-    def wrong(group: Ranking) -> bool:
-        """Return whether a certain model is placed on the wrong side of another one."""
-        spans = {number: group.span(number) for number in group.group}
-        pairs = [(first, second) for first in group.certain for second in group.group if first != second]
-        return any((spans[first][1] < spans[second][0]) != (mean(first) < mean(second)) for first, second in pairs)
-
-    return wrong
-
-
 def summary(intervals: list[Interval]) -> dict[str, float]:
     """Coverage, bias and root mean square error (points), mean half-width, shares of episodes; in percent where shares."""
     frame = pl.DataFrame(intervals, schema=Interval._fields, orient="row")
@@ -219,15 +155,6 @@ def main(number: int = SWEEPS) -> None:
     for rule in RULES:
         intervals = [interval for seed in range(number) for interval in play_planted(seed, rule)]
         print(rule, {name: round(value, 3) for name, value in summary(intervals).items()}, flush=True)
-    for models, close in ((2, False), (4, False), (8, False), (4, True)):
-        sweeps = pl.DataFrame(
-            [play_ranked(seed, models, close) for seed in range(number)], schema=Ranked._fields, orient="row"
-        )
-        print(
-            f"ranking, {models} {'close' if close else 'published'} models",
-            (100 * sweeps.mean()).to_dicts(),
-            flush=True,
-        )
 
 
 if __name__ == "__main__":

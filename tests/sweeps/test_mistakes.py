@@ -57,7 +57,6 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"only": [{"conditions": ["hint"], "models": 3}]}, ("only.0.models = 3", "valid tuple")),
     ({"model": [{"source": "org/mine"}], "models": ["oracle"]}, ("model 1", "'name' is missing")),
     ({"precision": {}}, ("precision", "half_width or difference")),
-    ({"precision": {"half_width": 1.0, "per": "cell", "ranking": True}}, ("ranking stops averages",)),
     ({"evidence": {"primary": "hint"}}, ("primary", "zero-shot")),
     ({"judge": {"model": ["rule-judge"]}}, ("no judge ['rule-judge']",)),
     ({"model": [{"name": "m", "source": "s", "options": {"worker_cls": "evil.Class"}}]}, ("worker_cls", "unsafe_options")),

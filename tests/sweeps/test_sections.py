@@ -29,14 +29,12 @@ BOTH = ("zero-shot", "hint")
 @pytest.mark.parametrize(
     ("fields", "sweep", "reason"),
     [
-        ({"half_width": 1.0}, (True, False, BOTH, 1), ""),
-        ({"half_width": 1.0}, (False, False, BOTH, 1), "stops multiple choice"),
-        ({"half_width": 1.0}, (True, True, BOTH, 1), "replicates repeat whole cells"),
-        ({"half_width": 1.0, "ranking": True}, (True, False, BOTH, 2), ""),
-        ({"half_width": 1.0, "ranking": True}, (True, False, BOTH, 1), "name two or more"),
-        ({"difference": 1.0}, (True, False, BOTH, 1), ""),
-        ({"difference": 1.0}, (True, False, ("zero-shot",), 1), "name zero-shot and another"),
-        ({"difference": 1.0}, (True, False, ("hint", "history"), 1), "name zero-shot and another"),
+        ({"half_width": 1.0}, (True, False, BOTH), ""),
+        ({"half_width": 1.0}, (False, False, BOTH), "stops multiple choice"),
+        ({"half_width": 1.0}, (True, True, BOTH), "replicates repeat whole cells"),
+        ({"difference": 1.0}, (True, False, BOTH), ""),
+        ({"difference": 1.0}, (True, False, ("zero-shot",)), "name zero-shot and another"),
+        ({"difference": 1.0}, (True, False, ("hint", "history")), "name zero-shot and another"),
     ],
 )  # fmt: skip
 def test_a_rule_fits_the_sweep_or_says_why_not(fields, sweep, reason):

@@ -5,7 +5,6 @@ import random
 import pytest
 
 from envs.types import Ending
-from orchestrator.precision import stopping
 from orchestrator.precision.stopping import LOOK, StoppingRule
 from orchestrator.storage import run_folder
 from sweeps.load import SweepError, build
@@ -69,68 +68,6 @@ def test_stops_do_not_depend_on_arrival_order(rule):
     assert len(counted) == prefix.total_with_stops < plan.total
     assert feed_answers(plan, counted).stops() == all_stops, "the answers that count decide alone"
     assert prefix.pending(set(prefix.all_keys())) == {}
-
-
-SHARES = {"uniform": 0.1, "guess": 0.5, "oracle": 0.5}
-
-
-def add_ranked_answer(rule, ordinal):
-    """Add an answer of a model that is right as often as ``SHARES`` states; two of the models answer alike."""
-    index, sample = rule.plan.task(ordinal)
-    cell = rule.plan.cells[index]
-    chance = random.Random(f"{cell.scenario}/{cell.condition.name}/{sample.id}").random()
-    rule.add_answer(ordinal, Ending.CORRECT, chance < SHARES[cell.model.name])
-
-
-def feed_ranked(plan, ordinals=None):
-    rule = StoppingRule(plan)
-    for ordinal in range(plan.total) if ordinals is None else ordinals:
-        add_ranked_answer(rule, ordinal)
-    return rule
-
-
-def by_model(plan, stops):
-    return {model: {n for i, n in stops.items() if plan.cells[i].model.name == model} for model in SHARES}
-
-
-def test_model_with_certain_rank_stops_early_and_tied_one_does_not():
-    with_ranking, without = (small_plan(SIZES, SHARES, half_width=5, ranking=ranking) for ranking in (True, False))
-    ranked_stops, plain_stops = (
-        by_model(with_ranking, feed_ranked(with_ranking).stops()),
-        by_model(without, feed_ranked(without).stops()),
-    )
-
-    assert max(ranked_stops["uniform"]) < min(plain_stops["uniform"], default=10**6)
-    assert {name: ranked_stops[name] for name in ("guess", "oracle")} == {
-        name: plain_stops[name] for name in ("guess", "oracle")
-    }
-
-
-def test_ranks_are_certain_at_same_looks_in_any_order():
-    plan = small_plan(SIZES, SHARES, half_width=5, ranking=True)
-    expected = feed_ranked(plan).stops()
-    shuffled = random.Random(1).sample(range(plan.total), plan.total)
-    slow = sorted(shuffled, key=lambda ordinal: plan.cells[plan.task(ordinal)[0]].model.name == "oracle")
-    for order in (shuffled, slow):
-        rule = StoppingRule(plan)
-        for number, ordinal in enumerate(order):
-            add_ranked_answer(rule, ordinal)
-            if number % 97 == 0:
-                rule.stops()
-        assert rule.stops() == expected
-    kept_keys = set(plan.with_stops(expected).all_keys())
-    assert feed_ranked(plan, [o for o in range(plan.total) if plan.key(*plan.task(o)) in kept_keys]).stops() == expected
-
-
-def test_planted_ranks_are_wrong_in_at_most_a_twentieth_of_the_sweeps(monkeypatch):
-    """Published models, and models whose accuracies hardly differ, from tests/bench/planted_stopping.py, with fewer looks."""
-    monkeypatch.setattr(stopping, "LOOK", 200)
-    far = [planted.play_ranked(seed, 3) for seed in range(12)]
-    close = [planted.play_ranked(seed, 3, close=True) for seed in range(12)]
-
-    assert sum(run.wrong for run in far + close) <= 1
-    assert sum(run.certain for run in far) > 3 and all(run.counted <= run.without for run in far + close)
-    assert sum(run.counted for run in far) < 0.95 * sum(run.without for run in far)
 
 
 def test_missing_episode_delays_only_its_own_unit():
@@ -197,13 +134,9 @@ def test_rule_changes_no_key_and_no_settings():
         ({"half_width": 0.01}, "greater than or equal to 0.1"),
         ({"half_width": "one"}, "precision.half_width"),
         ({"half_width": True}, "precision.half_width"),
-        ({"half_wide": 1.0}, "did you mean 'precision.half_width'?"),
+        ({"half_wide": 1.0}, "unknown key 'precision.half_wide'"),
         ({"difference": 1, "per": "cell"}, 'per = "cell" refers to half_width'),
         ({"half_width": 1, "per": "model"}, "precision.per"),
-        ({"ranking": True}, "give half_width or difference, in points"),
-        ({"difference": 1, "ranking": True}, "give half_width, and leave per out"),
-        ({"half_width": 1, "per": "cell", "ranking": True}, "give half_width, and leave per out"),
-        ({"half_width": 1, "ranking": "yes"}, "precision.ranking"),
     ],
 )
 def test_bad_rule_is_refused_in_one_line(table, message):
@@ -219,7 +152,6 @@ def test_bad_rule_is_refused_in_one_line(table, message):
         ({"precision": {"difference": 1}}, "name zero-shot and another in conditions"),
         ({"precision": {"half_width": 1}, "protocol": "oeg"}, "multiple choice, which is not played here"),
         ({"precision": {"half_width": 1}, "replicates": 2}, "leave one of the two out"),
-        ({"precision": {"half_width": 1, "ranking": True}}, "ranking compares models; name two or more"),
     ],
 )
 def test_rule_unfit_for_sweep_is_refused(options, message):
