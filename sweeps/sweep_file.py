@@ -53,16 +53,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SweepError(f"there is no sweep file {path}; {shipped.suggest_sweep(path)}") from None
     except OSError as problem:
         raise SweepError(f"{path} cannot be read: {problem.strerror or problem}") from None
-    except UnicodeDecodeError as problem:
-        raise SweepError(f"{path} is not UTF-8 text: {problem}") from None
-    except RecursionError:
-        raise SweepError(f"{path} holds lists or tables that are nested too deep") from None
-    except tomllib.TOMLDecodeError as problem:
+    except (UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as problem:
         raise SweepError(f"{path} is not TOML: {problem}") from None
 
 
 LISTS = ("models", "scenarios", "conditions", "protocol", "measures")
-"""Keys whose values are often lists."""
+"""Keys whose values are lists of names."""
 
 
 def quote_value(value: str | list[str]) -> str:
@@ -71,7 +67,7 @@ def quote_value(value: str | list[str]) -> str:
 
 
 def override_key(table: dict[str, Any], override: str) -> None:
-    """Set a nested key by ``selection.limit=5``; a value that is not TOML is text."""
+    """Set a nested key by ``selection.limit=5``; a value that is not TOML is text, or names joined by commas."""
     key, equals, text = override.partition("=")
     if not equals or not all(part.strip() for part in key.split(".")):
         raise SweepError(f"--set {override!r} must look like key=value, for example --set selection.limit=5")
@@ -85,9 +81,4 @@ def override_key(table: dict[str, Any], override: str) -> None:
     except RecursionError:
         raise SweepError(f"--set: a value of {len(text):,} characters is nested too deep") from None
     except tomllib.TOMLDecodeError:
-        if text.startswith("[") or ("," in text and last in LISTS):
-            names = [part.strip(" \"'") for part in text.strip("[]").split(",")]
-            raise SweepError(
-                f"--set {override!r} must be a list of quoted names; type --set '{key}={json.dumps(names)}'"
-            ) from None
-        table[last] = text
+        table[last] = [name.strip() for name in text.split(",")] if last in LISTS else text

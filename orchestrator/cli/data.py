@@ -7,7 +7,6 @@ import typer
 
 from envs import SCENARIOS
 from envs.check import check as check_folder
-from envs.errors import UserError
 from orchestrator.cli.printing import print_lines
 
 Scenarios = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
@@ -25,10 +24,7 @@ def fetch(
     from orchestrator.datasets.download import FOLDER, describe_terms, fetch_benchmark
 
     names = scenario_names(scenarios)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UserError(f"{folder} cannot be written to: {problem.strerror}; name another folder") from None
+    folder.mkdir(parents=True, exist_ok=True)
     print_lines(describe_terms(names))
     outcome = fetch_benchmark(folder, names, revision, delete_archives)
     print_lines([*outcome.lines(), f'in a sweep file: data = "{folder / FOLDER}"'])

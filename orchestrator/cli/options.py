@@ -36,15 +36,6 @@ def readable_folder(text: str) -> Path:
     return remote.readable_folder(text)
 
 
-def _benchmark(text: str) -> Path:
-    if not Path(text).is_dir():
-        # printable: pydantic, which calls this, fails on names that are not UTF-8
-        raise UserError(
-            f"--data {printable(text)} is not a folder; name the one that holds the *_preprocessed.jsonl files"
-        )
-    return Path(text)
-
-
 RunFolder = Annotated[
     Path, typer.Argument(metavar="DIR", parser=readable_folder, help="A run folder, or s3://BUCKET/FOLDER.")
 ]
@@ -59,7 +50,8 @@ StrictPaper = Annotated[
     bool, typer.Option("--strict-paper", help="Count a failed verdict as zeros, as the package does.")
 ]
 MovedData = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", parser=_benchmark, help="The benchmark folder, if it has moved.")
+    Path | None,
+    typer.Option("--data", metavar="DIR", exists=True, file_okay=False, help="The benchmark folder, if it has moved."),
 ]
 OwnSweep = Annotated[
     Path | None,

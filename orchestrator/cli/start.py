@@ -32,11 +32,8 @@ def init(file: NewFile = None, source: Source = "", model: ModelSources = []) ->
         raise UserError(f"{path} is not a sweep file name; end it with .toml")
     if path.exists():
         raise UserError(f"{path} already exists and is left unchanged; give another name")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        print_lines(_write(path, source, model))
-    except OSError as problem:
-        raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    print_lines(_write(path, source, model))
 
 
 def _write(path: Path, source: str, models: list[str]) -> list[str]:

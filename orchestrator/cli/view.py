@@ -3,7 +3,6 @@
 import asyncio
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +15,6 @@ from orchestrator.view.bundle import write_bundle
 from orchestrator.view.catalog import run_names
 from orchestrator.view.loopback import serve_until_stopped
 from orchestrator.view.page import ViewPage
-
-REPORT_S = 10.0
-"""Seconds between two lines of progress."""
 
 
 def view(
@@ -48,11 +44,8 @@ def view(
 
 
 def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_pictures: bool) -> None:
-    next_report = time.monotonic() + REPORT_S
     for state in write_bundle(runs, data, target, with_pictures):
-        if time.monotonic() > next_report:
-            print(f"{state.episodes:,} episodes, {state.pictures:,} pictures ...", file=sys.stderr)
-            next_report = time.monotonic() + REPORT_S
+        print(f"{state.episodes:,} episodes, {state.pictures:,} pictures ...", file=sys.stderr)
     print_lines(
         [
             f"{state.episodes:,} episodes and {state.pictures:,} pictures in {target} ({state.bytes / 1e6:,.1f} MB)",

@@ -15,7 +15,6 @@ from typing import Any
 
 from actors.text.redaction import redact_addresses
 from orchestrator.report.scores.answer import folder_answers
-from orchestrator.storage import reused
 from orchestrator.storage.progress_log import stored_points
 from orchestrator.tracking import links, rollup
 from orchestrator.tracking.client import LOCAL, NAME, all_pages, keep_files_inside, now_ms, open_client, resolve_uri
@@ -132,8 +131,6 @@ class MlflowRun:
         if sentences := folder_answers(self.folder):
             self.client.set_tag(self.parent, ANSWER, " ".join(sentences)[:MAX_TAG_CHARS])
             self.client.set_tag(self.parent, NOTE, "\n".join([*sentences, "", self.note]))
-        if reuses := reused.sentences(self.folder):
-            self.client.set_tag(self.parent, "reused", "; ".join(reuses))
         self._set_status(self.top, status)
         for run in (*self.models.values(), *self.cells.values()):
             if run.status == "RUNNING":

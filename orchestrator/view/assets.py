@@ -17,14 +17,9 @@ def _text(package: str, name: str) -> str:
     return (files(package) / name).read_text("utf-8")
 
 
-def _script(source: str) -> str:
-    """Return the page's script; the file ``source`` says where the episodes come from."""
-    names = ("dom.js", "episode_view.js", "vendor/hyparquet.min.js", source, "episodes.js", "list.js", "view.js")
-    return '"use strict";\n(() => {\n' + "\n".join(_text("orchestrator.view", name) for name in names) + "})();\n"
-
-
 STYLE = _text("orchestrator.report.html", "report.css") + _text("orchestrator.view", "view.css")
-SERVED_SCRIPT, BUNDLED_SCRIPT = _script("served.js"), _script("bundle.js")
+SCRIPTS = ("dom.js", "episode_view.js", "vendor/hyparquet.min.js", "source.js", "episodes.js", "list.js", "view.js")
+SCRIPT = '"use strict";\n(() => {\n' + "\n".join(_text("orchestrator.view", name) for name in SCRIPTS) + "})();\n"
 KIND_MEANINGS = {kind.value: kind.meaning for kind in EndingKind} | {
     MAPPED: "A decision map or an operating curve: every picture, or every question, was asked."
 }
@@ -33,11 +28,11 @@ TEMPLATE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=T
 )
 
 
-def render_page(runs: Mapping[str, RunData], script: str, policy: str = "", **more: Any) -> str:
+def render_page(runs: Mapping[str, RunData], policy: str = "", **more: Any) -> str:
     """Return the page of some runs, headed by the sentences on whether models ask; ``more`` reaches its script."""
     content = {"kinds": KIND_MEANINGS, **more}
     answers = [text for run in runs.values() for text in folder_answers(run.folder)]
     title = ", ".join(map(visible, runs))
     return TEMPLATE.render(
-        style=STYLE, script=script, title=title, answers=answers, policy=policy, content=inert(content)
+        style=STYLE, script=SCRIPT, title=title, answers=answers, policy=policy, content=inert(content)
     )

@@ -21,7 +21,7 @@ from orchestrator.report.html.text import policy_hash
 from orchestrator.report.html.thumbnails import Thumbnails, make_thumbnail
 from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE
-from orchestrator.view.assets import BUNDLED_SCRIPT, STYLE, render_page
+from orchestrator.view.assets import SCRIPT, STYLE, render_page
 from orchestrator.view.catalog import Catalog, open_run, read_episodes
 
 FILE_EPISODES, GROUP_EPISODES = 8_192, 128
@@ -110,9 +110,9 @@ def write_bundle(
     safe_write.write(target / "README.md", README.encode())
     files = {"list_bytes": len(listing), "episode_bytes": sizes, "picture_bytes": pictures.file_sizes}
     files |= {"file_episodes": FILE_EPISODES, "file_pictures": FILE_PICTURES, "version": f"{zlib.crc32(listing):08x}"}
-    policy = f"{POLICY}; style-src {policy_hash(STYLE)}; script-src {policy_hash(BUNDLED_SCRIPT)}"
+    policy = f"{POLICY}; style-src {policy_hash(STYLE)}; script-src {policy_hash(SCRIPT)}"
     bundle = {**catalog.about(), "reading": False, **files}
-    page = render_page(catalog.runs, BUNDLED_SCRIPT, policy, bundle=bundle)
+    page = render_page(catalog.runs, policy, bundle=bundle)
     safe_write.write(target / "index.html", page.encode())  # last, so that an interrupted bundle has no page
     yield BundleTotals(catalog.height, pictures.total, sum(path.stat().st_size for path in target.iterdir()))
 
@@ -120,10 +120,7 @@ def write_bundle(
 def _make_folder(target: Path) -> None:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RunFolderError(f"{target} already exists; name a new folder for --output")
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise RunFolderError(f"{target} cannot be written: {problem.strerror or problem}") from None
+    target.mkdir(parents=True, exist_ok=True)
 
 
 def _write_table(path: Path, table: pl.DataFrame, group: int) -> int:

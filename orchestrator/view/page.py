@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from orchestrator.storage.schemas import UNREADABLE
-from orchestrator.view.assets import SERVED_SCRIPT, STYLE, render_page
+from orchestrator.view.assets import SCRIPT, STYLE, render_page
 from orchestrator.view.catalog import Catalog, open_run, read_episodes
 from orchestrator.view.loopback import LoopbackPage, page_headers
 
@@ -32,7 +32,7 @@ class ViewPage(LoopbackPage):
             "": self._show, "state": self._state, "list": self._list, "found": self._found, "episode": self._episode,
         }  # fmt: skip
         routes = [web.get("/{token}/" + path, handler) for path, handler in handlers.items()]
-        super().__init__(routes, page_headers(STYLE, SERVED_SCRIPT, "connect-src 'self'; form-action 'none'"), 1024)
+        super().__init__(routes, page_headers(STYLE, SCRIPT, "connect-src 'self'; form-action 'none'"), 1024)
         self.data, self.catalog = data, Catalog({name: open_run(folder) for name, folder in runs.items()})
         self.previous = self.catalog
         """The catalog of pages that have not noticed the newest one."""
@@ -58,7 +58,7 @@ class ViewPage(LoopbackPage):
             await asyncio.sleep(max(REFRESH_S, REST_FACTOR * (time.monotonic() - began)))
 
     async def _show(self, request: web.Request) -> web.Response:
-        page = render_page(self.catalog.runs, SERVED_SCRIPT)
+        page = render_page(self.catalog.runs)
         return web.Response(text=page, content_type="text/html", charset="utf-8")
 
     async def _state(self, request: web.Request) -> web.Response:

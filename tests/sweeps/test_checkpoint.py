@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.checkpoint import checkpoint_folder, read_checkpoint, with_limits
-from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import SweepError, build, limited_products, skipped_products
-from sweeps.protocol import Protocol
 from sweeps.spec import ModelSpec
-from sweeps.unplayable import limit_reason
 
 CHATML = "{% for message in messages %}<|im_start|>{{ message['content'] }}{% endfor %}"
 TEXT = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "max_position_embeddings": 8192}
@@ -154,25 +151,3 @@ def test_a_judge_needs_a_chat_template(tmp_path):
 
     with pytest.raises(SweepError, match=r"judge\.model = 'base' has no chat template"):
         build(table, "x.toml")
-
-
-@pytest.mark.parametrize(
-    ("condition", "limit", "excluded"),
-    [
-        (VARIANTS["text-only"], "no pictures", False),
-        (VARIANTS["blank"], "no pictures", True),
-        (Condition(name="own", picture="none", shots=1), "no pictures", True),
-        (CONDITIONS["hint"], "no chat template", False),
-        (CONDITIONS["history"], "no chat template", True),
-        (CONDITIONS["icl-1"], "no chat template", True),
-        (VARIANTS["text-only"], "no chat template", True),
-        (Condition(name="own", system="Be brief."), "no chat template", True),
-        (CONDITIONS["zero-shot"], "no functions", False),
-    ],
-)
-def test_each_limit_excludes_what_it_names(condition, limit, excluded):
-    limited = ModelSpec(name="m", source="x", limits=(limit,))
-
-    assert bool(limit_reason(limited, condition)) is excluded
-    if limit == "no functions":
-        assert 'tools = "text"' in limit_reason(limited, condition, Protocol.TOOLS)

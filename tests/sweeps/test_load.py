@@ -46,15 +46,6 @@ def test_long_names_all_and_overrides(tmp_path):
     assert [condition.name for condition in load(path).conditions] == list(CONDITIONS)
 
 
-def test_ids_are_known_by_the_short_and_the_long_names_of_scenarios():
-    table = {**SMALL, "scenarios": ["QD", "ROD"], "protocol": ["mcqa", "oeg"]}
-    ids = {"Realistic-Occlusion-Dataset": [3, 4], "QD": [1]}
-    sweep = build({**table, "selection": {"ids": ids}, "open_ended": {"selection": {"ids": ids}}}, "x.toml")
-
-    assert sweep.selection.ids == sweep.open_ended.selection.ids == {"ROD": [3, 4], "QD": [1]}
-    assert "QuickDraw" not in ids and list(ids) == ["Realistic-Occlusion-Dataset", "QD"], "the table is left as it was"
-
-
 def test_every_policy_may_be_a_model_of_ones_own():
     policies = [{"name": name, "source": f"builtin:{name}", "backend": "builtin"} for name in POLICIES]
     service = {"name": "far", "source": "builtin:whatever", "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}

@@ -31,12 +31,8 @@ def test_a_measure_with_the_name_of_a_column_is_refused(name, site):  # noqa: F8
 @pytest.mark.parametrize("name", ["two words", "a/b", "é"])
 def test_a_name_that_no_key_can_hold_is_refused(name, site):  # noqa: F811
     install(site, policies=f"{name} = asking:ask", asking=MODULE)
-    with pytest.raises(packages.PackageError) as error:
+    with pytest.raises(packages.PackageError, match=r"my-games 1\.5 needs a name of letters, digits"):
         check_packages(())
-    assert str(error.value) == (
-        f"the policy '{name}' of the installed package my-games 1.5 needs a name of letters, digits, dots, dashes, plus and"
-        " underscores"
-    )
 
 
 def test_a_policy_is_a_model_with_its_packages_identity(site):  # noqa: F811

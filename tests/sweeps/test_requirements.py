@@ -9,17 +9,12 @@ ENTRY = {"name": "m", "source": "some/model", "backend": "transformers"}
 OTHER = "transformers==5.18.0"
 REFUSED = [
     (["--index-url https://evil.example"], "is no requirement such as"),
-    (["-r other.txt"], "is no requirement such as"),
     (["./wheels/transformers.whl"], "is no requirement such as"),
-    (["file:///wheels/transformers.whl"], "is no requirement such as"),
-    (["transformers == "], "is no requirement such as"),
     (
         [OTHER, "transformers @ https://evil.example/t.whl"],
         "from an address that nobody checked; .*unsafe_options = true",
     ),
-    (["m @ file:///wheels/m.whl"], "from an address that nobody checked"),
     (["Ray>=2"], "must have the same version on driver and workers"),
-    (["proactive_sweep"], "must have the same version on driver and workers"),
     ([5], "string"),
     (OTHER, "tuple"),
 ]

@@ -1,3 +1,3 @@
-// What view/bundle.js uses; hyparquet.min.js is this file, bundled as its first line says.
+// What view/source.js uses; hyparquet.min.js is this file, bundled as its first line says.
 export { asyncBufferFromUrl, parquetMetadataAsync, parquetRead } from "hyparquet";
 export { decompress } from "fzstd";

@@ -6,8 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
-from orchestrator.storage import control_log, lock, run_folder
-from orchestrator.storage.status import read_status
+from orchestrator.storage import control_log, lock
 from tests.orchestrator.report import runs
 
 
@@ -71,27 +70,6 @@ def test_impossible_command_is_one_sentence(folder, words, why):
 
     assert done.exit_code == 2 and why in done.output and done.output.count("\n") == 1
     assert not control_log.waiting_commands(folder)
-
-
-def test_status_and_report_say_what_is_cancelled(folder):
-    control_log.send_command(folder, control_log.parse_command("cancel", "all"))
-    control_log.take_commands(folder, lambda command: ("", False))
-    planned = run_folder.planned_cells(folder)
-    with lock.hold(folder, "driver"):
-        run_folder.write_plan(folder, _planned(planned, extra=5))
-
-    states = {cell["state"] for cell in read_status(folder)["cells"]}
-    report = CliRunner().invoke(app, ["report", str(folder), "--json"])
-
-    assert states == {"cancelled"}
-    (note,) = [note for note in json.loads(report.stdout)["notes"] if "cancelled" in note]
-    assert note.startswith(f"{len(planned)} cells are cancelled (cancel all by ")
-
-
-def _planned(cells, extra):
-    import polars as pl
-
-    return pl.DataFrame([{**cell, "planned": cell["planned"] + extra} for cell in cells])
 
 
 def test_a_bucket_is_refused_in_one_sentence():

@@ -203,17 +203,3 @@ def test_circular_folder_link_is_one_sentence(paths, line):
 
     assert outcome.exit_code in (2, 3) and outcome.stderr.startswith("proactive-sweep: "), outcome.output
     assert outcome.stderr.count("\n") == 1 and "named twice" not in outcome.stderr
-
-
-@pytest.mark.parametrize(
-    "text", [f"seed = {DEEP}", f'name = "{LONG}"', DEEP, "a." * 4_000 + "b = 1", f'data = "{LONG}"', "x = 'a"]
-)
-def test_an_odd_sweep_file_is_a_sentence(paths, tmp_path, text):
-    (tmp_path / "odd.toml").write_text(text)
-    for command in ("plan", "run"):
-        outcome = CliRunner().invoke(app, [command, str(tmp_path / "odd.toml")])
-        assert (
-            outcome.exit_code == 2
-            and outcome.stderr.startswith("proactive-sweep: ")
-            and outcome.stderr.count("\n") == 1
-        ), outcome.stderr

@@ -1,17 +1,11 @@
 """Whatever a model, a judge or a data file wrote, no control character of it reaches the terminal raw, in tables nor in JSON."""
 
-import io
-
 import pytest
-from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from actors.engine.baselines import Baseline
 from actors.text.printable import UNSAFE
-from orchestrator.monitoring import render
-from orchestrator.monitoring.console import Visible, show
-from orchestrator.monitoring.snapshot import GroupRow, Snapshot
+from orchestrator.monitoring.console import show
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.load import build_judge
 from tests.actors.hostile import CONTROL
@@ -32,16 +26,6 @@ def test_tables_and_lines_are_printed_with_escapes(what, capsys):
 
     assert "\\x1b]52" in printed and "\\u202e" in printed and not UNSAFE.search(printed)
     assert not isinstance(what, str) or "[bold]" in printed
-
-
-def test_the_live_table_too_on_a_real_terminal():
-    screen = io.StringIO()
-    snapshot = Snapshot(1.0, 1, 2, 1.0, None, 0, (GroupRow(f"[/]{CONTROL}", done=1, planned=2, ready=1),))
-    with Live(console=Console(file=screen, force_terminal=True, width=200), auto_refresh=False) as live:
-        live.update(Visible(render.table(snapshot)), refresh=True)
-
-    assert "[/]A\\x1b]52" in screen.getvalue()
-    assert not [piece for piece in ("\x1b]", "\x9b", "\x07", "\u202e", "\x1b[2J") if piece in screen.getvalue()]
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,12 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from selenium import webdriver
 
 from envs.errors import RunFolderError
 from orchestrator.storage.episode_store import episodes
 from orchestrator.view.bundle import write_bundle
-from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
-from tests.orchestrator.view.hostile_run import ALARM, CONDITIONS
+from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER
+from tests.orchestrator.view.hostile_run import CONDITIONS
 from tests.orchestrator.view.served import served
 from tests.orchestrator.view.test_view_browser import text, wait_for
 
@@ -89,13 +88,6 @@ def bundle(runs, tmp_path_factory) -> Path:
     assert last.episodes > 200 and last.pictures > 24
     assert last.bytes == sum(path.stat().st_size for path in target.iterdir())
     return target
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
-    with open_browser() as driver:
-        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ALARM})
-        yield driver
 
 
 def open_bundle(browser, address: str, fragment: str = "") -> None:

@@ -10,22 +10,14 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
+from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER
 from tests.orchestrator.report.runs import play_sweep, sweep
-from tests.orchestrator.view.hostile_run import ALARM
 from tests.orchestrator.view.served import served
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not installed"),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
-    with open_browser() as driver:
-        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ALARM})
-        yield driver
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,27 @@
-// Where the episodes come from: the static files of `bundle.py`; a server without ranges sends each file once.
+// Where the episodes come from: the server of `page.py`, or the static files of `bundle.py`, which any server sends, also one
+// without ranges.
+const OPTIONS = { credentials: "omit" };
+
+/** Ask the server; null for what it does not have, such as a version that has gone. */
+async function ask(path, parameters = {}) {
+  const response = await fetch(`${path}?${new URLSearchParams(parameters)}`, OPTIONS).catch(() => null);
+  return response?.ok ? response : null;
+}
+
+const server = {
+  about: async () => (await ask("state"))?.json() ?? null,
+  list: async ({ version }) => (await ask("list", { version }))?.arrayBuffer() ?? null,
+  view: async ({ version }, at) => (await ask("episode", { version, at }))?.json() ?? null,
+  /** Return a mark per episode: 1 if a reply contains the text. */
+  async found({ version, total }, text) {
+    const answer = await ask("found", { version, text });
+    if (!answer) return null;
+    const marks = new Uint8Array(total);
+    for (const at of new Uint32Array(await answer.arrayBuffer())) marks[at] = 1;
+    return marks;
+  },
+};
+
 const bundle = content.bundle;
 const openFiles = new Map();
 
@@ -29,7 +52,7 @@ async function loadPicture(number) {
 
 const lowered = (text) => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 
-const source = {
+const files = {
   about: async () => bundle,
   async list() {
     try {
@@ -50,15 +73,17 @@ const source = {
   },
   /** Return a mark per episode: 1 if a reply contains the text; only `passed` ones are read, file by file. */
   async found({ total }, text, passed, isCurrent) {
-    const marks = new Uint8Array(total), wanted = lowered(text), files = bundle.episode_bytes.length;
-    for (let number = 0; number < files && isCurrent(); number++) {
+    const marks = new Uint8Array(total), wanted = lowered(text), count = bundle.episode_bytes.length;
+    for (let number = 0; number < count && isCurrent(); number++) {
       const start = number * bundle.file_episodes, inside = passed.subarray(start, start + bundle.file_episodes);
       const first = inside.indexOf(1);
       if (first < 0) continue;
-      byId("progress").textContent = `reading replies: file ${number + 1} of ${files}`;
+      byId("progress").textContent = `reading replies: file ${number + 1} of ${count}`;
       const replies = await readRows("episodes", bundle.episode_bytes, number, "replies", first, inside.lastIndexOf(1) + 1);
       replies.forEach((reply, n) => { if (lowered(reply).includes(wanted)) marks[start + first + n] = 1; });
     }
     return marks;
   },
 };
+
+const source = bundle ? files : server;
