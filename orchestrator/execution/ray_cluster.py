@@ -90,6 +90,8 @@ def connect(say: Callable[[str], None] = lambda line: None) -> None:
     address = ray_access.cluster_address()
     if ray.is_initialized():
         return
+    if address:
+        _offer_token()
     activity, began = f"joining Ray at {address}" if address else "starting Ray", time.monotonic()
     say(f"{activity} ...")
     _retry_init(address)
@@ -111,14 +113,21 @@ def _retry_init(address: str) -> None:
                 ray.shutdown()
     if address:
         raise ClusterError(
-            f"no Ray cluster answers at RAY_ADDRESS={address} ({reason}); start it with `ray start --head`, or unset"
-            " RAY_ADDRESS to play on this machine alone"
+            f"no Ray cluster answers at RAY_ADDRESS={address} ({reason}); start it with `ray start --head` of this environment,"
+            " or unset RAY_ADDRESS to play on this machine alone"
         )
     folder = f"{tempfile.gettempdir()}/ray"
     plain = "; unset TMPDIR, or set it to a short path of plain letters" if "TMPDIR" in os.environ else ""
     raise ClusterError(
         f"Ray does not start on this machine ({reason}){plain}; its logs are in {folder}/session_latest/logs"
     )
+
+
+def _offer_token() -> None:
+    """Send the user's token, if there is one: ``ray start`` asks for it then, but a driver that joins does not send it."""
+    if ray_access.MODE not in os.environ and AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
+        os.environ[ray_access.MODE] = "token"
+        Config.initialize("")
 
 
 class OwnImports(JobConfig):  # type: ignore[misc]

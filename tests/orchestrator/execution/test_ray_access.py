@@ -126,3 +126,17 @@ def ask_as_stranger(address: str, environment: dict[str, str]) -> str:
     stranger = {**environment, "HOME": str(home), "RAY_AUTH_MODE": "disabled"}
     command = [sys.executable, "-c", STRANGER, address]
     return subprocess.run(command, env=stranger, capture_output=True, text=True, timeout=60).stderr
+
+
+@pytest.mark.parametrize("has_token", [True, False])
+def test_a_driver_that_joins_sends_the_users_token(tmp_path: Path, has_token: bool) -> None:
+    if has_token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text("0" * 64)
+    code = (
+        "import os; from orchestrator.execution import ray_cluster; ray_cluster._offer_token();"
+        " print(os.environ.get('RAY_AUTH_MODE'))"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    said = subprocess.check_output([sys.executable, "-c", code], env={**environment, "HOME": str(tmp_path)}, text=True)
+    assert said.strip() == ("token" if has_token else "None")
