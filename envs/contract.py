@@ -13,8 +13,8 @@ from envs.types import UNSCORED, Action, Ending, Mode, Sample, State, Turn, Verd
 
 MODES = (Mode.PLAY, Mode.REFERENCE, Mode.RANDOM)
 SEED = 5
-ODD = ("", " ", "#", "(A)", "**B**", "Answer: C", "Z", "a", "A.", "A) Banana.", "banana", "BANANA.", "C. Banana.\nand more",
-       "I would rather not.", "\u212a", "\u0130", "x" * 5000, "A. B. C.", "\n", "Banana")  # fmt: skip
+ODD = ("", " ", "#", "(A)", "**B**", "Answer: C", "Z", "a", "A.", "banana", "C. Banana.\nand more", "\u212a", "\u0130",
+       "x" * 5000, "A. B. C.", "\n")  # fmt: skip
 """Unusual replies; some of them name an option."""
 
 
@@ -31,13 +31,8 @@ def check_scenario(game: Scenario, sample: Sample) -> None:
     """Play a sample in every mode with every kind of reply; raises AssertionError if the scenario breaks its contract."""
     for mode in MODES:
         check_replies(game, sample, mode)
-        check_ends(game, sample, mode)
-    for mode in (Mode.PLAY, Mode.REFERENCE):
-        check_solvable(game, sample, mode)
-    check_repeatable(game, sample)
-    check_reference(game, sample)
-    check_hint(game, sample)
-    check_disagreement(game, sample)
+        check_episodes(game, sample, mode)
+    check_views(game, sample)
 
 
 def replies(view: View) -> Iterator[str]:
@@ -76,17 +71,26 @@ def check_replies(game: Scenario, sample: Sample, mode: Mode) -> None:
         sides = (turn.option, turn.category)
         unparsable = turn.action is Action.UNPARSABLE
         assert not unparsable or sides == (Verdict.MISMATCH, Verdict.MISMATCH), "an unparsable reply names no option"
+        assert mode is not Mode.REFERENCE or next_state.ending is not None, "reference lasts one turn"
 
 
-def check_ends(game: Scenario, sample: Sample, mode: Mode) -> None:
-    """Check that repeated suggestions end within the limit, and that step() then refuses replies."""
+def check_episodes(game: Scenario, sample: Sample, mode: Mode) -> None:
+    """Check that suggestions end within the limit, equal arguments give equal values, and ``solve`` ends right."""
+
+    def ask(view: View, number: int) -> str:
+        asks = suggestions(view.options)
+        return asks[number % len(asks)] if asks else view.categories[0]
+
     limit = game.limit(sample)
-    steps = walk(
-        game, sample, mode, lambda view, n: next(iter(suggestions(view.options)), view.categories[0]), turns=limit + 1
-    )
+    steps = walk(game, sample, mode, ask, limit + 1)
     last = steps[-1].next_state
     assert last.ending is not None and len(steps) <= limit, "repeated suggestions must end within limit(sample)"
     assert last.ending not in UNSCORED, "the game must not end with an error or an open answer"
+    assert steps == walk(game, sample, mode, ask, limit + 1), "the same arguments must give the same values"
+    assert pickle.loads(pickle.dumps((sample, steps))) == (sample, steps), "samples, states, views and turns must pickle"
+    if mode is not Mode.RANDOM:
+        ending = game.solution(sample, mode)[-1].ending
+        assert ending is Ending.CORRECT, f"solve() must end right, not {ending}"
     try:
         game.step(sample, last, "A")
     except ValueError:
@@ -94,60 +98,13 @@ def check_ends(game: Scenario, sample: Sample, mode: Mode) -> None:
     raise AssertionError("step() must raise ValueError for an episode that has ended")
 
 
-def check_repeatable(game: Scenario, sample: Sample) -> None:
-    """Check that equal arguments give equal values, and that every value pickles, since other processes play episodes."""
-
-    def ask(view: View, number: int) -> str:
-        asks = suggestions(view.options)
-        return asks[number % len(asks)] if asks else view.categories[0]
-
-    first = walk(game, sample, Mode.RANDOM, ask)
-    assert first == walk(game, sample, Mode.RANDOM, ask), "the same arguments must give the same values"
-    assert pickle.loads(pickle.dumps(first)) == first, "states, views and turns must pickle"
-    assert pickle.loads(pickle.dumps(sample)) == sample, "samples must pickle"
-
-
-def check_solvable(game: Scenario, sample: Sample, mode: Mode) -> None:
-    """Check that ``solve`` reaches the right category, so that the oracle is an upper bound."""
-    ending = game.solution(sample, mode)[-1].ending
-    assert ending is Ending.CORRECT, f"solve() must end right, not {ending}"
-
-
-def check_reference(game: Scenario, sample: Sample) -> None:
-    """Check that reference mode shows the uncropped clear picture and categories only, and lasts one turn."""
+def check_views(game: Scenario, sample: Sample) -> None:
+    """Check that reference shows the clear picture and categories only, and that a hint changes only the question."""
     state = game.initial(sample, Mode.REFERENCE)
     view = game.view(sample, state)
     assert view.options == (), "reference offers no suggestion"
     assert view.image.crop is None, "the clear picture has no crop"
-    for reply in replies(view):
-        next_state, turn = game.step(sample, state, reply)
-        assert next_state.ending in (Ending.CORRECT, Ending.WRONG), "reference lasts one turn"
-        assert turn.option is Verdict.MISMATCH, "reference accepts no suggestion"
-
-
-def check_hint(game: Scenario, sample: Sample) -> None:
-    """Check that a hint changes only the question."""
     state = game.initial(sample)
     plain, hinted = game.view(sample, state), game.view(sample, state, hint=True)
     assert hinted.prompt == f"{plain.prompt} {game.hint_for(sample)}", "the hint follows the question"
     assert hinted._replace(prompt=plain.prompt) == plain, "a hint changes only the question"
-
-
-def check_disagreement(game: Scenario, sample: Sample) -> None:
-    """Check that a reply whose letter and text disagree has the action of the option that the game acts on."""
-    first = game.initial(sample)
-    asks = game.askable(sample, first)
-    if not asks:
-        return
-    state, _ = game.step(sample, first, asks[0])
-    if state.ending is not None:
-        return
-    view = game.view(sample, state)
-    for index, option in enumerate(view.options):
-        for category in view.categories:
-            _, turn = game.step(sample, state, f"{letter(index)}. {category}")
-            option_counts = option in game.askable(sample, state) and category != sample.answer
-            assert turn.action is (Action.SUGGESTION if option_counts else Action.CATEGORY), (
-                "the action must be that of the option that counts"
-            )
-            assert (turn.move is not None) == option_counts, "only a suggestion that counts makes a move"

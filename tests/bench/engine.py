@@ -162,12 +162,12 @@ def plain(data: str, requests: Path, begin: Callable[[], None] = lambda: None) -
     """Everything at once into ``LLM.chat``: no game, no turns to wait for. ``begin`` is called when the engine is warm."""
     from vllm import LLM, SamplingParams
 
-    from actors.engine.vllm.on_cpu import engine_threads
+    from actors.engine.vllm.on_cpu import use_all_cores_but_one
     from actors.engine.vllm.parameters import engine_arguments
 
     renderer = Renderer(Path(data))
-    with engine_threads():
-        llm = LLM(**engine_arguments(resolve_source(sweep(data).models[0])))
+    use_all_cores_but_one()
+    llm = LLM(**engine_arguments(resolve_source(sweep(data).models[0])))
     conversations = pickle.loads(requests.read_bytes())
     sampling, steps = SamplingParams(temperature=0, max_tokens=50), Steps(llm.llm_engine.engine_core, "get_output")
     llm.chat([chat(messages, renderer) for messages in conversations[:20]], sampling, use_tqdm=False)

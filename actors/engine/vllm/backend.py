@@ -47,7 +47,7 @@ from actors.engine.image_loader import PictureLoader, thread_count
 from actors.engine.in_flight import with_prepared_ahead
 from actors.engine.request_pipeline import RequestPipeline
 from actors.engine.vllm.model_input import SentPictures, count_pictures, describe_input
-from actors.engine.vllm.on_cpu import engine_threads
+from actors.engine.vllm.on_cpu import use_all_cores_but_one
 from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
 from actors.engine.vllm.thoughts import open_thoughts
 from actors.engine.vllm.tool_calls import ToolCalls, add_functions, processor_adds_tokens, writes_start_token
@@ -79,8 +79,8 @@ class VLLMBackend(Backend):
         self.chat = fixed | template_variables(model.chat)
         arguments = engine_arguments(model)
         args = AsyncEngineArgs(**arguments)
-        with engine_threads():
-            self.engine = engine or AsyncLLM.from_engine_args(args, True, UsageContext.LLM_CLASS)
+        use_all_cores_but_one()
+        self.engine = engine or AsyncLLM.from_engine_args(args, True, UsageContext.LLM_CLASS)
         self.children = engine_processes(self.engine)
         self.lora = LoRARequest(model.lora, 1, adapter_folder(model)) if model.lora else None
         renderer = self.engine.renderer

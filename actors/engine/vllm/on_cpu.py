@@ -6,8 +6,6 @@ takes a core from the front end. docs/performance.md has figures.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import psutil
 from vllm.platforms import current_platform
@@ -28,22 +26,9 @@ def one_process_flags() -> dict[str, str]:
     )
 
 
-def cores() -> int:
-    """Return the number of cores of this machine, at most those that this process may use."""
+def use_all_cores_but_one() -> None:
+    """Let processes that start from now on use all cores but one; Ray would limit them to one thread."""
     count = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    return min(count, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else count
-
-
-@contextmanager
-def engine_threads() -> Iterator[None]:
-    """Let processes that start in this context use all cores but one; Ray would limit them to one thread."""
-    before = os.environ.get(THREADS)
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else count
     if one_process_flags():
-        os.environ[THREADS] = str(max(1, cores() - 1))
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(THREADS, None)
-        else:
-            os.environ[THREADS] = before
+        os.environ[THREADS] = str(max(1, min(count, usable) - 1))
