@@ -87,7 +87,9 @@ def check_episodes(game: Scenario, sample: Sample, mode: Mode) -> None:
     assert last.ending is not None and len(steps) <= limit, "repeated suggestions must end within limit(sample)"
     assert last.ending not in UNSCORED, "the game must not end with an error or an open answer"
     assert steps == walk(game, sample, mode, ask, limit + 1), "the same arguments must give the same values"
-    assert pickle.loads(pickle.dumps((sample, steps))) == (sample, steps), "samples, states, views and turns must pickle"
+    assert pickle.loads(pickle.dumps((sample, steps))) == (sample, steps), (
+        "samples, states, views and turns must pickle"
+    )
     if mode is not Mode.RANDOM:
         ending = game.solution(sample, mode)[-1].ending
         assert ending is Ending.CORRECT, f"solve() must end right, not {ending}"

@@ -12,6 +12,7 @@ from envs.scenarios import QuickDraw
 from envs.types import UNSCORED, Action, Mode, State
 from tests.envs.games import SAMPLES
 
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_keeps_the_contract(name):
     contract.check_scenario(SCENARIOS[name], SAMPLES[name])
