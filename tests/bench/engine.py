@@ -1,8 +1,8 @@
 """The embedded model on vLLM: what a worker reaches, beside plain ``LLM.chat`` over the very same requests.
 
-``python -m tests.bench.engine worker|cell-after-cell|plain DATA REQUESTS SAMPLES`` prints one JSON line. The first two play
-episodes through the worker's whole path (runner, prompts, pictures, parsing) in the plan's order and cell by cell, and write the
-requests that were sent to the file REQUESTS; ``plain`` reads that file, so it needs one of the others to have run. Every mode
+``python -m tests.bench.engine worker|plain DATA REQUESTS SAMPLES`` prints one JSON line. ``worker`` plays
+episodes through the worker's whole path (runner, prompts, pictures, parsing) and writes the requests that were sent to the file
+REQUESTS; ``plain`` reads that file, so it needs ``worker`` to have run. Every mode
 starts a fresh engine, plays a few episodes of another seed to warm it up, and times the rest: wall time, and the processor
 time of this process (the front end) and of its children (the engine), and the steps that the engine took. Every mode opens its
 pictures while the clock runs.
@@ -45,7 +45,7 @@ from sweeps.spec import Sweep
 
 CONDITIONS = ["zero-shot", "hint", "random-proactive", "reference"]
 OPTIONS = {"enforce_eager": True, "max_model_len": 4096, "block_size": 32, "gpu_memory_utilization": 0.2}
-MODES = ("worker", "cell-after-cell", "plain")
+MODES = ("worker", "plain")
 
 
 class Clock:
@@ -126,17 +126,17 @@ def plan_of(data: str, limit: int, seed: int = 0) -> Plan:
     return build_plan(sweep(data, limit, seed))
 
 
-async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict[str, Any]:
+async def worker(data: str, requests: Path, samples: int) -> dict[str, Any]:
     """Play the plan as a worker does."""
     entry = sweep(data).models[0]
     opened = open_engine(entry, Path(data))
     backend, at_once = Recording(opened), choose_in_flight(entry, opened.cache_tokens).episodes
     freeze_heap()
     steps = Steps(opened.engine.engine_core, "get_output_async")  # type: ignore[attr-defined]
-    await play_plan(plan_of(data, 2, seed=9), backend, sorted, at_once)
+    await play_plan(plan_of(data, 2, seed=9), backend, at_once)
     backend.clear()
     clock, steps.number = Clock(), 0
-    episodes = await play_plan(plan_of(data, samples), backend, sorted if by_cell else list, at_once)
+    episodes = await play_plan(plan_of(data, samples), backend, at_once)
     measurements = {**clock.read(), "steps": steps.number}
     requests.write_bytes(pickle.dumps(backend.asked))
     replies = digest_replies(backend.asked, [backend.said[number] for number in range(len(backend.asked))])
@@ -150,8 +150,8 @@ async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict
     }
 
 
-async def play_plan(plan: Plan, backend: Backend, order: Any, at_once: int) -> int:
-    pending = order(plan.pending(())["embedded"])
+async def play_plan(plan: Plan, backend: Backend, at_once: int) -> int:
+    pending = list(plan.pending(())["embedded"])
     episodes = 0
     async for batch in EpisodeRunner(plan, {"embedded": backend}, at_once).play(pending):
         episodes += len(batch.ordinals)
@@ -200,7 +200,7 @@ def main(mode: str, data: str, requests: Path, samples: int) -> None:
         report = plain(data, requests)
     else:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            report = runner.run(worker(data, requests, samples, mode == "cell-after-cell"))
+            report = runner.run(worker(data, requests, samples))
     print(json.dumps({"mode": mode, **report}), flush=True)
 
 
@@ -208,6 +208,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.bench.engine")
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("data", help="folder of a demo benchmark with pictures")
-    parser.add_argument("requests", type=Path, help="file that the first two modes write and `plain` reads")
+    parser.add_argument("requests", type=Path, help="file that `worker` writes and `plain` reads")
     parser.add_argument("samples", type=int, help="samples a scenario")
     main(**vars(parser.parse_args()))

@@ -11,7 +11,6 @@ import asyncio
 import json
 import math
 import os
-import threading
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
@@ -30,13 +29,12 @@ from actors.playing.play import Episode, play
 from actors.playing.records import EpisodeBatch, PlayedEpisode, episode_batch
 from envs import SCENARIOS
 from orchestrator.execution import driver
-from orchestrator.execution import play as play_room
 from orchestrator.execution.attempt import run
 from orchestrator.execution.worker_pool import WorkerHandle, WorkerPool
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.commands import Start
 from sweeps.load import build
-from tests.bench.sweep import CONDITIONS, resident_mib
+from tests.bench.sweep import CONDITIONS
 from tests.benchmark import repeat_lines
 
 PACE = 12
@@ -44,7 +42,6 @@ PACE = 12
 MODELS = 22
 HOSTS = 2
 """Processes that stand in for workers."""
-LOOK_S = 0.5
 
 
 @ray.remote(num_cpus=0, max_concurrency=5000)
@@ -117,16 +114,6 @@ class CrowdPool(WorkerPool):
             task.cancel()
 
 
-class CrowdDriver(driver.Driver):
-    """A driver that records the largest number of waiting events."""
-
-    waited = 0
-
-    def act(self, commands: Sequence[Any]) -> None:
-        CrowdDriver.waited = max(CrowdDriver.waited, self.events.qsize())
-        super().act(commands)
-
-
 def table(folder: Path, workers: int, seconds: float) -> dict[str, Any]:
     """A sweep that so many workers play for so many seconds, and its data."""
     names = range(min(MODELS, workers))
@@ -144,30 +131,15 @@ def table(folder: Path, workers: int, seconds: float) -> dict[str, Any]:
 def main(folder: Path, workers: int, seconds: float) -> None:
     ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
     driver.WorkerPool = CrowdPool  # type: ignore[misc]
-    play_room.Driver = CrowdDriver  # type: ignore[misc]
-    sweep, output = build(table(folder, workers, seconds), "bench.toml"), folder / "run"
-    memory, parts, ended = [resident_mib()], [0], threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(LOOK_S):
-            memory.append(resident_mib())
-            parts.append(len(list((output / "episodes").glob("*.parquet"))))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    sweep = build(table(folder, workers, seconds), "bench.toml")
     before, began = time.process_time(), time.perf_counter()
-    try:
-        outcome = run(sweep, output, say=lambda line: None)
-    finally:
-        taken, used = time.perf_counter() - began, time.process_time() - before
-        ended.set()
-        watcher.join()
+    outcome = run(sweep, folder / "run", say=lambda line: None)
+    taken, used = time.perf_counter() - began, time.process_time() - before
     done = int(outcome.rows["finished"].sum())
     others = sum(sum(child.cpu_times()[:2]) for child in psutil.Process().children(recursive=True))
     print(json.dumps({
         "workers": workers, "episodes": done, "seconds": outcome.seconds, "all_seconds": taken,
         "asked": PACE * workers, "driver_cpu": used / taken, "others_cpu": others / taken,
-        "waited": CrowdDriver.waited, "before_mib": memory[0], "most_mib": max(memory), "most_parts": max(parts),
     }))  # fmt: skip
     ray.shutdown()
 

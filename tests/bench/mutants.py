@@ -16,39 +16,24 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from random import Random
+from typing import Any
 
 from tests.test_rooms import MODULES, ROOT, room
 
 TIMEOUT_S = 120
 """Seconds of one mutant's tests; a change that makes them hang counts as noticed."""
-COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Pow: ast.Mult,
-}
+SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult,
+}  # fmt: skip
+"""Operator -> the one in its place."""
 SKIPPED_FIELDS = ("annotation", "returns", "decorator_list", "format_spec")
 SKIPPED_NODES = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom)
 """What only checks, or only people read: messages of exceptions, and (below) docstrings."""
@@ -59,69 +44,55 @@ class Mutant:
     """One change of a file below the root."""
 
     path: Path
-    number: int
-    """Which of the file's changes."""
     line: int
     change: str
     """``before -> after``, as source."""
+    source: str
+    """The file with the change made."""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.change}"
 
 
-@dataclass(frozen=True)
-class _Change:
-    parent: ast.AST
-    field: str
-    index: int | None
-    old: ast.AST
-    new: ast.AST
-
-    def apply(self) -> None:
-        if self.index is None:
-            setattr(self.parent, self.field, self.new)
-        else:
-            getattr(self.parent, self.field)[self.index] = self.new
-
-
-def list_mutants(path: Path) -> list[Mutant]:
-    """Return every change of a file, in the order of its source."""
-    changes = _changes(ast.parse((ROOT / path).read_text(encoding="utf-8")))
-    return [
-        Mutant(path, number, getattr(change.old, "lineno", 0), f"{_unparse(change.old)} -> {_unparse(change.new)}")
-        for number, change in enumerate(changes)
-    ]
+def list_mutants(path: Path) -> Iterator[Mutant]:
+    """Yield every change of a file, in the order of its source."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    for parent, field, index, old in list(_places(tree)):
+        place: Any = parent.__dict__ if index is None else getattr(parent, field)
+        at: Any = field if index is None else index
+        for new in _replacements(old, field):
+            place[at] = ast.copy_location(new, old) if hasattr(old, "lineno") else new
+            source = ast.unparse(ast.fix_missing_locations(tree))
+            place[at] = old
+            change = " -> ".join(" ".join(ast.unparse(node).split())[:100] for node in (old, new))
+            yield Mutant(path, getattr(old, "lineno", 0), change, source)
 
 
-def mutate(mutant: Mutant) -> str:
-    """Return the file's source with the change made."""
-    tree = ast.parse((ROOT / mutant.path).read_text(encoding="utf-8"))
-    next(change for number, change in enumerate(_changes(tree)) if number == mutant.number).apply()
-    return ast.unparse(ast.fix_missing_locations(tree))
-
-
-def _changes(node: ast.AST) -> Iterator[_Change]:
+def _places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
+    """Yield parent, field, index in that field and node of every node below this one."""
     for field, value in ast.iter_fields(node):
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             docstring = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
             skipped = docstring or field in SKIPPED_FIELDS or isinstance(child, SKIPPED_NODES)
             if isinstance(child, ast.AST) and not skipped:
-                yield from (_Change(node, field, index, child, new) for new in _replacements(child, field))
-                yield from _changes(child)
+                yield node, field, index, child
+                yield from _places(child)
 
 
 def _replacements(node: ast.AST, field: str) -> Iterator[ast.AST]:
     match node:
         case ast.Compare(ops=[op]):
-            yield _copy_with(node, ops=[COMPARISONS[type(op)]()])
-        case ast.BoolOp():
-            yield _copy_with(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
-        case ast.BinOp() | ast.AugAssign() if type(node.op) in ARITHMETIC:
-            yield _copy_with(node, op=ARITHMETIC[type(node.op)]())
+            yield _copy_with(node, ops=[SWAPPED[type(op)]()])
+        case ast.BoolOp() | ast.BinOp() | ast.AugAssign() if type(node.op) in SWAPPED:
+            yield _copy_with(node, op=SWAPPED[type(node.op)]())
         case ast.UnaryOp():
-            yield deepcopy(node.operand)
-        case ast.Constant(value=int() | float() | str()):
-            yield ast.Constant(_other_value(node.value))
+            yield node.operand
+        case ast.Constant(value=bool()):
+            yield ast.Constant(not node.value)
+        case ast.Constant(value=int() | float()):
+            yield ast.Constant(node.value + 1)
+        case ast.Constant(value=str()):
+            yield ast.Constant(f"{node.value}XX")
         case ast.Return() if node.value is not None:
             yield ast.Return(ast.Constant(None))
         case ast.Expr(value=ast.Call()):
@@ -130,21 +101,11 @@ def _replacements(node: ast.AST, field: str) -> Iterator[ast.AST]:
             yield ast.UnaryOp(ast.Not(), node)
 
 
-def _other_value(value: bool | int | float | str) -> bool | int | float | str:
-    if isinstance(value, bool):
-        return not value
-    return f"{value}XX" if isinstance(value, str) else value + 1
-
-
 def _copy_with(node: ast.AST, **fields: object) -> ast.AST:
-    copied = deepcopy(node)
+    copied = copy(node)
     for name, value in fields.items():
         setattr(copied, name, value)
-    return ast.copy_location(copied, node)
-
-
-def _unparse(node: ast.AST) -> str:
-    return " ".join(ast.unparse(ast.fix_missing_locations(deepcopy(node))).split())[:100]
+    return copied
 
 
 @contextmanager
@@ -171,38 +132,20 @@ def run_tests(tree: Path, tests: str, *options: str) -> bool:
     return done.returncode in (0, 5)
 
 
-def survives(trees: SimpleQueue[Path], tests: str, mutant: Mutant) -> bool:
-    """Return whether the tests pass with the change made in one of the copies."""
-    tree = trees.get()
-    try:
-        (tree / mutant.path).write_text(mutate(mutant), encoding="utf-8")
-        return run_tests(tree, tests, "--testmon-nocollect")
-    finally:
-        shutil.copy(ROOT / mutant.path, tree / mutant.path)
-        trees.put(tree)
-
-
 def run_room(folder: str, sample: int, seed: int) -> str:
     """Change a sample of a room's code, print what no test noticed, and return the room's row of the table."""
-    paths = [path.relative_to(ROOT) for path in MODULES.values() if path.is_relative_to(ROOT / folder)]
-    mutants = [mutant for path in sorted(paths) for mutant in list_mutants(path)]
+    paths = sorted(path.relative_to(ROOT) for path in MODULES.values() if path.is_relative_to(ROOT / folder))
+    mutants = [mutant for path in paths for mutant in list_mutants(path)]
     chosen = Random(f"{seed}/{folder}").sample(mutants, min(sample, len(mutants)))
-    tests = f"tests/{folder}"
-    with copy_tree() as first, tempfile.TemporaryDirectory(prefix="mutants-") as second:
-        if not run_tests(first, tests):
+    survivors, tests = list[Mutant](), f"tests/{folder}"
+    with copy_tree() as tree:
+        if not run_tests(tree, tests):
             return f"| {folder} | its tests fail without any change | | |"
-        shutil.copytree(first, second, dirs_exist_ok=True)
-        trees = SimpleQueue[Path]()
-        trees.put(first)
-        trees.put(Path(second))
-        with ThreadPoolExecutor(2) as pool:
-            survivors = [
-                mutant
-                for mutant, survived in zip(
-                    chosen, pool.map(lambda mutant: survives(trees, tests, mutant), chosen), strict=True
-                )
-                if survived
-            ]
+        for mutant in chosen:
+            (tree / mutant.path).write_text(mutant.source, encoding="utf-8")
+            if run_tests(tree, tests, "--testmon-nocollect"):
+                survivors.append(mutant)
+            shutil.copy(ROOT / mutant.path, tree / mutant.path)
     print(*survivors, sep="\n", file=sys.stderr, flush=True)
     caught = len(chosen) - len(survivors)
     return f"| {folder} | {len(chosen)} | {caught} | {100 * caught / max(1, len(chosen)):.0f} |"

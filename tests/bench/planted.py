@@ -22,7 +22,6 @@ from tests.bench.planted_changes import (
     family_lines,
     order_lines,
     power_of_change_lines,
-    rerun_lines,
     share_lines,
 )
 from tests.bench.planted_evidence import (
@@ -42,7 +41,6 @@ TABLES: tuple[Callable[[int, np.random.Generator], Iterator[Planted]], ...] = (
     power_of_change_lines,
     share_lines,
     family_lines,
-    rerun_lines,
     order_lines,
     missing_lines,
     refused_ranking_lines,

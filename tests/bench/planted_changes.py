@@ -1,4 +1,4 @@
-"""Planted changes of suggestions and accuracy, families under the global null, reruns and stopped runs, for ``planted``."""
+"""Planted changes of suggestions and accuracy, families under the global null, and stopped runs, for ``planted``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from orchestrator.report.statistics.clustered import (
     share_interval,
     skewed_test,
     t_interval,
-    t_test,
 )
-from orchestrator.report.statistics.exact_tests import mcnemar
 from orchestrator.report.statistics.proportion import Z, proportion_interval
 from sweeps.load import build
 from sweeps.protocol import Protocol
@@ -132,25 +130,6 @@ def family_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
         rest.append(any(is_significant(p) for column in changes for p in column))
     yield share_line("global null: any star of the primary endpoint", primary, 0.0, 0.06)
     yield share_line("global null: any star of a changed condition in the exploratory family", rest, 0.0, 0.06)
-
-
-def rerun_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
-    """Yield how often two runs of one model differ significantly of which batches flip some answers, before Holm."""
-    for rate in (0.003, 0.01):
-        cells, averages = list[bool](), list[bool]()
-        for _ in range(runs):
-            flips = rng.binomial(1_000, rate, 7)
-            gained = rng.binomial(flips, 0.5)
-            lost = flips - gained
-            cells += (mcnemar(gained, lost) < 0.05).tolist()
-            values = np.array([100, -100, 0])
-            strata = [
-                estimate_mean(values, counts=np.array([won, gone, 1_000 - won - gone]), unit=100)
-                for won, gone in zip(gained, lost, strict=True)
-            ]
-            averages.append(t_test(average_means(strata)) < 0.05)
-        yield share_line(f"{rate:.1%} of answers flip between two runs: cells starred", cells, 0.0, 0.06)
-        yield share_line(f"{rate:.1%} of answers flip between two runs: averages starred", averages, 0.0, 0.06)
 
 
 def order_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:

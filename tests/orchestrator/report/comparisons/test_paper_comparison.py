@@ -2,6 +2,8 @@
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from envs.samples import paper_ids
 from orchestrator.report.paper.published import published_figures
@@ -9,10 +11,12 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.flip_rates import RATES
 from orchestrator.report.tables.paper_comparison import (
     DEFAULT_FLIPS,
+    FLOAT_ERROR,
     compare_with_paper,
     comparison_notes,
     comparison_tables,
     flip_probability,
+    smallest_difference,
 )
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep, write_published_run
 
@@ -157,6 +161,14 @@ def test_planted_points_beyond_flips_are_flagged_only_in_their_scenario(tmp_path
     exact = compared.filter("exact")
     flagged = (exact if exact.height else compared).filter(~pl.col("inside") & (pl.col("scenario") != "avg"))
     assert flagged["scenario"].to_list() == [scenario]
+
+
+@given(st.integers(1, 3_000), st.integers(0, 3_000), st.floats(0, 100))
+def test_the_smallest_difference_is_that_of_the_nearest_count_that_rounds_so(n, total, value):
+    smallest = smallest_difference(total, n, value, 100)
+    fits = [k for k in range(n + 1) if abs(k - n * value / 100) <= 0.05 * n / 100 + FLOAT_ERROR]
+
+    assert not fits or abs(smallest) == min(abs(total - k) for k in fits)
 
 
 def test_flip_probability_by_hand():

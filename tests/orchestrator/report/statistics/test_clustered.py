@@ -107,12 +107,3 @@ def test_a_ratio_has_the_error_of_both_of_its_sums():
         for (hits, totals), ratio in zip(draws, ratios, strict=True)
     ]
     assert np.mean(errors) == pytest.approx(np.std(ratios), rel=0.1)
-
-
-@pytest.mark.parametrize("loops", [0.0, 0.02, 0.05])
-def test_differences_of_suggestions_keep_their_size_where_few_episodes_loop(loops):
-    rng, rejected = np.random.default_rng(11), []
-    for _ in range(600):
-        sides = [np.where(rng.random(42) < loops, 13, np.minimum(rng.geometric(0.5, 42) - 1, 13)) for _ in range(2)]
-        rejected.append(skewed_test(estimate_mean(sides[0] - sides[1]))[3] < 0.05)
-    assert np.mean(rejected) <= 0.06 + 3 * (0.06 * 0.94 / 600) ** 0.5
