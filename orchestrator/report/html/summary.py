@@ -21,11 +21,9 @@ from orchestrator.storage.verdict_store import judge_counts
 
 def list_facts(run_data: RunData) -> dict[str, str]:
     """Return what was run, on which data, with which versions: name of each fact -> its text."""
-    sweep, rows, status = run_data.sweep, run_data.rows, read_status(run_data.folder)
+    sweep, rows = run_data.sweep, run_data.rows
     planned, finished = int(rows["planned"].sum()), int(rows["finished"].sum())
     samplings = [(protocol, sweep.sampling_for(protocol)) for protocol in sweep.protocols]
-    versions = ", ".join(dict.fromkeys(VERSIONS[protocol] for protocol in sweep.protocols))
-    checked = run_data.samples and not run_data.episodes.is_empty()
     facts = {
         "Played": f"{finished:,} of {pluralize(planned, 'planned episode')}, {pluralize(rows.height, 'cell')}",
         "Data": _data(run_data),
@@ -33,22 +31,21 @@ def list_facts(run_data: RunData) -> dict[str, str]:
             f"{protocol.label} {sampling.description}, at most {sampling.max_tokens:,} new tokens a reply"
             for protocol, sampling in samplings
         ),
-        "Prompt text": versions + (": the keys of the stored episodes agree with it" if checked else ", not checked"),
+        "Prompt text": ", ".join(dict.fromkeys(VERSIONS[protocol] for protocol in sweep.protocols)),
         "Judge": _judge(run_data),
         "Intervals": describe_clusters(run_data),
         "Seed": str(sweep.seed),
-        "Program": _program(status),
+        "Program": _program(read_status(run_data.folder)),
     }
     return {name: text for name, text in facts.items() if text}
 
 
 def list_problems(run_data: RunData) -> list[str]:
     """Return what is unfinished, failed or in doubt, one sentence each; unfinished cells come first."""
-    status = read_status(run_data.folder)
+    running = read_status(run_data.folder).get("running")
     return [
-        *(["the sweep is still running: this page is a snapshot"] if status.get("running") else []),
-        *_unfinished(run_data.rows),
-        *_errors(run_data),
+        *(["the sweep is still running: this page is a snapshot"] if running else []),
+        *_gaps(run_data),
         *(visible(note, 400) for note in run_data.notes),
     ]
 
@@ -79,17 +76,12 @@ def _program(status: Row) -> str:
     return visible(", ".join([*versions, *commit]) or "not recorded yet")
 
 
-def _unfinished(rows: pl.DataFrame) -> Iterator[str]:
-    unfinished = rows.filter(pl.col("finished") < pl.col("planned"))
-    if unfinished.is_empty():
-        return
-    pending = int((unfinished["planned"] - unfinished["finished"]).sum())
-    yield f"{pluralize(pending, 'episode')} not played yet, in {join_names(unfinished['cell'].to_list())}"
-
-
-def _errors(run_data: RunData) -> Iterator[str]:
-    """Yield the number of episodes that a limit cut short, and of those without an answer with their commonest causes."""
+def _gaps(run_data: RunData) -> Iterator[str]:
+    """Yield what is not played, what a limit cut short, and what has no answer, with the commonest causes."""
     rows = run_data.rows
+    unfinished = rows.filter(pl.col("finished") < pl.col("planned"))
+    if pending := int((unfinished["planned"] - unfinished["finished"]).sum()):
+        yield f"{pluralize(pending, 'episode')} not played yet, in {join_names(unfinished['cell'].to_list())}"
     for ending, reason in CUT_SHORT_REASONS.items():
         if count := int(rows[ending].sum()):
             cells = pluralize(rows.filter(pl.col(ending) > 0).height, "cell")

