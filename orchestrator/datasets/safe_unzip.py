@@ -9,12 +9,10 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
-from unicodedata import normalize
 
 from envs.samples import BadData
 
@@ -30,6 +28,9 @@ MAX_NAME, MAX_PART = 1024, 200
 """Bytes of a name, and of each part of it: file systems take 255, and a file has a longer name while it arrives."""
 PREFIX = "test/"
 """A top folder that an archive may have and its files lose."""
+
+
+DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, RuntimeError, ValueError, zlib.error)
 
 
 class BadArchive(BadData):
@@ -53,7 +54,6 @@ def read_entries(content: IO[bytes], size: int, name: str) -> list[zipfile.ZipIn
         raise BadArchive(f"{name} claims {packed:,} packed bytes but has {size:,}: files of it overlap")
     if total > MAX_BYTES or total > MAX_GROWTH * max(size, SMALL):
         raise BadArchive(f"{name} would grow from {size:,} to {total:,} bytes: that is a bomb, not a benchmark")
-    _check_names([entry.filename for entry in entries], name)
     return entries
 
 
@@ -92,15 +92,6 @@ def unzip(path: Path, home: Path, wanted: Callable[[str], bool]) -> None:
 @contextmanager
 def _archive_errors(name: str) -> Iterator[None]:
     """Turn the errors of a damaged archive into BadArchive."""
-    damage = (
-        zipfile.BadZipFile,
-        zipfile.LargeZipFile,
-        NotImplementedError,
-        EOFError,
-        RuntimeError,
-        ValueError,
-        zlib.error,
-    )
     try:
         yield
     except BadArchive:
@@ -109,7 +100,7 @@ def _archive_errors(name: str) -> Iterator[None]:
         if problem.errno != errno.EINVAL:  # EINVAL: the directory points before the start of the file
             raise
         raise BadArchive(f"{name} is damaged: its directory points nowhere") from None
-    except damage as problem:
+    except DAMAGE as problem:
         raise BadArchive(f"{name} is damaged: {problem}") from None
 
 
@@ -131,24 +122,12 @@ def _refusal(entry: zipfile.ZipInfo) -> str:
     return ""
 
 
-def _check_names(names: Sequence[str], archive: str) -> None:
-    """Raise BadArchive for two names that some file systems read as one, or a name that is both a file and a folder."""
-    plain = [normalize("NFC", name.removeprefix(PREFIX)).casefold() for name in names]
-    if twins := [name for name, count in Counter(plain).items() if count > 1]:
-        raise BadArchive(f"{archive} holds a file twice, {twins[0][:200]!r}, or two whose names differ by case alone")
-    folders = {str(parent) for name in set(plain) for parent in PurePosixPath(name).parents}
-    if conflicts := folders & set(plain):
-        raise BadArchive(f"{archive}: {min(conflicts)[:200]!r} is a file and a folder")
-
-
 def _extract(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> None:
     partial = path.with_name(f".{path.name}.part")
     partial.unlink(missing_ok=True)
     try:
         with archive.open(entry) as packed, partial.open("xb") as out:
-            shutil.copyfileobj(
-                packed, out
-            )  # zipfile reads no more than the size that was checked, and compares the sum
+            shutil.copyfileobj(packed, out)  # zipfile reads no more than the checked size, and compares the sum
         if partial.stat().st_size != entry.file_size:
             raise zipfile.BadZipFile(f"{entry.filename[:200]!r} should have {entry.file_size:,} bytes")
         partial.replace(path)

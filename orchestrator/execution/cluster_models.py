@@ -15,7 +15,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from actors.text.printable import first_line
 from actors.trial.trial import TrialReport
 from actors.worker import Worker
-from orchestrator.datasets.node_staging import NodeStaging
+from orchestrator.datasets.node_staging import stage_on_node
 from orchestrator.execution import ray_cluster
 from orchestrator.execution.driver import START_TIMEOUT_S
 from orchestrator.execution.gpu_placement import GpuPlacement
@@ -73,17 +73,13 @@ async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
 
 
 async def _run_trial(worker: Any, model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
-    stages = NodeStaging(sweep)
-    try:
-        async with asyncio.timeout(START_TIMEOUT_S):
-            address = await worker.address.remote()
-        staged = await stages.folder(address.node, address.host)
-        started_at = time.monotonic()
-        async with asyncio.timeout(START_TIMEOUT_S):
-            await worker.start.remote(staged)
-        load_seconds = time.monotonic() - started_at
-        async with asyncio.timeout(TRIAL_TIMEOUT_S):
-            trial: TrialReport = await worker.try_model.remote(list(range(plan.total)))
-        return model_try.trial_row(model, load_seconds, trial)
-    finally:
-        stages.close()
+    async with asyncio.timeout(START_TIMEOUT_S):
+        address = await worker.address.remote()
+    staged = await stage_on_node(sweep, address.node, address.host)
+    started_at = time.monotonic()
+    async with asyncio.timeout(START_TIMEOUT_S):
+        await worker.start.remote(staged)
+    load_seconds = time.monotonic() - started_at
+    async with asyncio.timeout(TRIAL_TIMEOUT_S):
+        trial: TrialReport = await worker.try_model.remote(list(range(plan.total)))
+    return model_try.trial_row(model, load_seconds, trial)

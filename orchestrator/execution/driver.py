@@ -14,7 +14,7 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError, RayError, Ray
 
 from actors.engine.backend import ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
-from orchestrator.datasets.node_staging import NodeStaging
+from orchestrator.datasets.node_staging import stage_on_node
 from orchestrator.execution.certifier import Certifier
 from orchestrator.execution.cluster_view import ClusterView
 from orchestrator.execution.losses import FATAL_START_ERRORS, AttemptClock, ServiceTroubles, last_line, loss_reason
@@ -71,7 +71,6 @@ class Driver:
         self.drained: frozenset[str] = frozenset()
         """Nodes that a person has drained (``ctl drain``)."""
         self.pool = WorkerPool(sweep, plan, self.demands, sink.store.folder, judge_queue)
-        self.stages = NodeStaging(sweep)
         self.troubles = ServiceTroubles(self.pool, self._spawn)
         self.certifier = Certifier(plan, sink.store.folder)
         queues = dict(pending)
@@ -115,7 +114,6 @@ class Driver:
         finally:
             for task in (ticking, stopped, spending):
                 task.cancel()
-            self.stages.close()
             self.node_request.withdraw()
             await self.pool.close()
 
@@ -174,7 +172,7 @@ class Driver:
         address = await worker.find_address(START_TIMEOUT_S)
         self.schedule.on_placed(slot, self.now())
         is_judge = self.demands[worker.group].pool == JUDGES
-        staged = "" if is_judge else await self.stages.folder(address.node, address.host)
+        staged = "" if is_judge else await stage_on_node(self.pool.sweep, address.node, address.host)
         async with asyncio.timeout(START_TIMEOUT_S):
             report = await resolve(worker.actor.start.remote(staged))
         self.pool.record_start(slot, report)

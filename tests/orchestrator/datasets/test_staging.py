@@ -146,15 +146,14 @@ import asyncio, json, sys
 from pathlib import Path
 import ray
 from orchestrator.execution.ray_cluster import connect
-from orchestrator.datasets.node_staging import NodeStaging
+from orchestrator.datasets.node_staging import stage_on_node
 from orchestrator.datasets.staging import pin_data
 from sweeps.load import load
 
 async def main():
-    stages = NodeStaging(pin_data(load(Path(sys.argv[1]))))
+    sweep = pin_data(load(Path(sys.argv[1])))
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-    found = await asyncio.gather(*(stages.folder(node, "host") for node in nodes * 2))
-    stages.close()
+    found = await asyncio.gather(*(stage_on_node(sweep, node, "host") for node in nodes * 2))
     print(json.dumps(found))
 
 connect()
