@@ -19,12 +19,10 @@ class PackageModel:
     table: Mapping[str, Any]
     """Its entry, with the keys of ``models.toml``; the source is ``builtin:`` and a name."""
     folder: Callable[[], Path]
-    """Returns the folder of its checkpoint on this machine, which exists once it is fetched."""
+    """Returns the folder of its checkpoint on this machine, which exists once it is downloaded."""
     license: str = "MIT"
-    fetch: Callable[[Callable[[str], None]], int] | None = None
-    """Writes the folder, reports each step as a line, and returns the bytes downloaded; None if the package brings the folder."""
     download: str = ""
-    """Size and origin of what ``fetch`` downloads."""
+    """Size and origin of what has to be downloaded; empty if the package brings the folder."""
 
 
 def package_models(taken: Collection[str] = ()) -> dict[str, PackageModel]:

@@ -65,11 +65,8 @@ def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
         return f"tool calls exist only for the paper's scenarios; {scenario} defines no functions"
     if backend == "human":
         return "a person chooses options and calls no functions"
-    obstacles = {
-        "shows earlier turns, solved examples or other scenarios' suggestions": condition.many_images
-        or condition.mode is Mode.RANDOM,
-        "asks without a game": condition.unscored,
-        "writes the options itself, or reads letters leniently": bool(condition.template) or condition.lenient,
-    }
-    reason = next((obstacle for obstacle, applies in obstacles.items() if applies), "")
-    return f"{condition.name} does not exist for tool calls: it {reason}" if reason else ""
+    asks_otherwise = condition.many_images or condition.mode is Mode.RANDOM or condition.unscored
+    if asks_otherwise or condition.template or condition.lenient:
+        reason = "calls are one turn's own options, in the package's words and read exactly"
+        return f"{condition.name} does not exist for tool calls: {reason}"
+    return ""

@@ -10,7 +10,7 @@ from actors.engine.weights import weights_identity
 from envs.errors import UserError
 from envs.installed import PackageError
 from sweeps.load import SweepError, build, load
-from sweeps.package_models import find_package_model, resolve_source
+from sweeps.package_models import resolve_source
 from sweeps.registry import registry
 from sweeps.shipped import resolve_sweep, shipped_sweeps, suggest_sweep
 from sweeps.spec import ModelSpec
@@ -23,13 +23,7 @@ from sweeps.package_models import PackageModel
 HERE = Path(__file__).parent
 TABLE = {"source": "builtin:dwarf", "backend": "transformers", "revision": "1", "gpus": 0}
 
-def fetch(say):
-    (HERE / "dwarf").mkdir()
-    (HERE / "dwarf" / "config.json").write_text("{}")
-    say("dwarf: 2 bytes")
-    return 2
-
-DWARF = PackageModel(TABLE, lambda: HERE / "dwarf", fetch=fetch)
+DWARF = PackageModel(TABLE, lambda: HERE / "dwarf")
 number = 3
 """
 SWEEP = 'data = "d"\nmodels = ["dwarf", "oracle"]\nconditions = ["hint"]\n'
@@ -45,11 +39,12 @@ def site(tmp_path, monkeypatch):
     sys.modules.pop("dwarfs", None)
 
 
-def test_a_model_of_a_package_is_named_fetched_and_resolved_to_its_folder(site):
+def test_a_model_of_a_package_is_named_and_resolved_to_its_folder(site):
     model = registry()["dwarf"]
     assert (model.source, model.revision, weights_identity(model)) == ("builtin:dwarf", "1", "")
 
-    find_package_model(model).fetch(lambda line: None)
+    (site / "dwarf").mkdir()
+    (site / "dwarf/config.json").write_text("{}")
     resolved = resolve_source(model)
     assert (resolved.source, resolved.revision) == (str(site / "dwarf"), "")
     assert weights_identity(model).startswith("sha256:")

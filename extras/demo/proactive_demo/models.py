@@ -21,9 +21,7 @@ def _embedded(name: str) -> PackageModel:
 
 
 def _packaged(name: str) -> PackageModel:
-    return PackageModel(
-        TABLES[name], partial(packaged.packaged_folder, name), packaged.LICENSES[name], FETCHED[name], DOWNLOAD
-    )
+    return PackageModel(TABLES[name], partial(packaged.packaged_folder, name), packaged.LICENSES[name], DOWNLOAD)
 
 
 EMBEDDED, EMBEDDED_ASKS = _embedded("embedded"), _embedded("embedded-asks")

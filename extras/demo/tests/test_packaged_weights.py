@@ -14,7 +14,8 @@ import pytest
 from orchestrator.datasets.remote_files import FetchError
 from orchestrator.inspection.model_check import local_fault
 from proactive_demo.embedded_135m import MEMBER, WEIGHTS
-from sweeps.package_models import find_package_model, resolve_source
+from proactive_demo.models import FETCHED
+from sweeps.package_models import resolve_source
 from sweeps.registry import registry
 from tests.conftest import PYTHONPATH
 
@@ -55,7 +56,7 @@ def fetch(*names: str) -> tuple[list[str], list[str]]:
     failed, lines = list[str](), list[str]()
     for name in names or ("smollm2-135m",):
         try:
-            find_package_model(registry()[name]).fetch(lines.append)
+            FETCHED[name](lines.append)
         except FetchError as problem:
             failed.append(name)
             lines.append(str(problem))

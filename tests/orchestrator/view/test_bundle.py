@@ -26,11 +26,9 @@ needs_browser = [
 ]
 QUERIES = [
     {},
-    {"model": "uniform"},
     {"scenario": "COCO", "condition": CONDITIONS[0], "outcome": "not correct"},
     {"text": "<SCRIPT"},
     {"sample": "1", "kind": "correct"},
-    {"model": "nobody"},
 ]
 
 
