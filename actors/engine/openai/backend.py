@@ -42,8 +42,8 @@ from envs.thoughts import MAX_THOUGHTS, split_thoughts, tidy_answer
 from envs.tool_calls import encode_calls
 from sweeps.spec import ModelSpec
 
-TRIES, TRIES_OF_MANY = 8, 16
-"""Failures of one request, while others succeed, after which it is not retried; the second if other requests fail, too."""
+TRIES = 14
+"""Failures of one request, while others are answered, after which it is not retried; a good replica of two comes before."""
 UNREADABLE_TRIES = 4
 """Unreadable answers to one request after which it is not retried: each may be billed."""
 MOST_SILENT = 20
@@ -91,10 +91,6 @@ class OpenAIBackend(Backend):
         self.failed_at = self.next_try_at = 0.0
         """Monotonic times of the last failure, and of the next attempt of that request."""
         self.last_failure = ""
-        self.failing = 0
-        """Requests on their way that have failed at least once."""
-        self.recovered_at = -inf
-        """Monotonic time at which a request was answered that had failed."""
         self.silent = 0
         """Replies in a row that hold thoughts alone."""
         self.stopped: ModelStopped | None = None
@@ -143,12 +139,8 @@ class OpenAIBackend(Backend):
                 before_sleep=lambda state: self._check_limits(sending, _error_of(state), state.upcoming_sleep),
                 reraise=True,
             )
-            try:
-                reply: Reply = await retrying(self._send, sending, chance)
-                self.recovered_at = monotonic() if sending.failures else self.recovered_at
-                return reply
-            finally:
-                self.failing -= sending.failures > 0
+            reply: Reply = await retrying(self._send, sending, chance)
+            return reply
 
     async def _send(self, sending: Sending, chance: Random) -> Reply:
         async with self.pace.slot(chance) as reductions:
@@ -210,7 +202,6 @@ class OpenAIBackend(Backend):
         is_planned = self.next_try_at > self.failed_at
         self.next_try_at = min(self.failed_at + pause, self.next_try_at if is_planned else inf)
         name, patience = self.model.name, self.endpoint.patience
-        self.failing += not (sending.failures or error.throttled)
         sending.first_failed_at = sending.first_failed_at or monotonic()
         sending.failures += not error.throttled
         sending.unreadable += error.unreadable
@@ -219,17 +210,11 @@ class OpenAIBackend(Backend):
             raise Unprocessable(f"{name} gave {times} answers that cannot be read; last error: {error.reason}")
         if monotonic() - max(sending.first_failed_at, self.last_answer_at) > patience:
             raise BackendDied(f"{name}: no answer for {patience:g} s; last error: {error.reason}")
-        if self.last_answer_at <= sending.first_failed_at:
-            return
-        if self.failing == 1 and monotonic() - self.recovered_at > patience:
-            if sending.failures >= TRIES:
-                raise Unprocessable(f"{name} failed {TRIES} times on this request alone; last error: {error.reason}")
-            return
-        cause = "some requests fail while others are answered, perhaps by one bad replica of several"
-        if sending.failures >= TRIES // 2:
+        if self.last_answer_at > sending.first_failed_at and sending.failures >= TRIES // 2:
+            cause = "a request fails while others are answered, by its content or one bad replica of several"
             self.dialect.say(f"{cause}: {error.reason}", "replica")
-        if sending.failures >= TRIES_OF_MANY:
-            raise Unprocessable(f"{name}: {cause}; last error: {error.reason}")
+            if sending.failures >= TRIES:
+                raise Unprocessable(f"{name}: {cause}; it failed {TRIES} times, last error: {error.reason}")
 
     # -- answers ------------------------------------------------------------------------------------------------------
     def _to_reply(self, answer: Answer, usage: Reply, thought_tokens: int) -> Reply:
