@@ -4,7 +4,7 @@
 
 Each sweep has the 7,557 samples of the published benchmark, one model, and two conditions whose accuracies in each scenario
 are a published model's (zero-shot, and with hints). Which samples are answered rightly is drawn by seed; the order of
-samples, the batches and what is in flight beyond a stop are the program's own. No model is loaded and no file is written.
+samples and the batches are the program's own. No model is loaded and no file is written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SWEEPS = 1_000
 BATCH = 64
 """Episodes of a batch that comes back."""
 IN_FLIGHT = 256
-"""Episodes that workers play at once: when a cell stops, those of it end and are stored."""
+"""Episodes that workers play at once, so that batches arrive out of order."""
 RULES: tuple[dict[str, object], ...] = ({"half_width": 1.0}, {"difference": 2.0})
 MODEL, CONDITIONS = "internvl3-8b", ("zero-shot", "hint")
 
@@ -44,8 +44,6 @@ class Interval(NamedTuple):
     half_width: float
     counted: float
     """Share of the episodes that the estimate is of."""
-    stored: float
-    """The same with what was in flight at the stop."""
 
 
 @cache
@@ -100,24 +98,18 @@ def play_planted(seed: int, rule: dict[str, object]) -> list[Interval]:
     rng, plan = np.random.default_rng(seed), plan_of(seed, rule)
     truth = plant_truth(plan, accuracies()[seed % len(accuracies())], rng)
     stopping, stops = StoppingRule(plan), dict[int, int]()
-    stored, late = 0, 0
     (queue,) = plan.pending(()).values()
     for batch in batches(queue, rng):
         for ordinal in batch:
             index, _ = plan.task(ordinal)
-            late -= 1
-            if index in stops and late < 0:
-                continue
-            stored += 1
-            stopping.add_answer(ordinal, Ending.CORRECT, bool(truth[index][ordinal - plan.offsets[index]]))
-        now = stopping.stops()
-        late = IN_FLIGHT if len(now) > len(stops) else late
-        stops = now
-    return list(_intervals(plan, stopping, stops, truth, stored))
+            if index not in stops:
+                stopping.add_answer(ordinal, Ending.CORRECT, bool(truth[index][ordinal - plan.offsets[index]]))
+        stops = stopping.stops()
+    return list(_intervals(plan, stopping, stops, truth))
 
 
 def _intervals(
-    plan: Plan, stopping: StoppingRule, stops: dict[int, int], truth: dict[int, np.ndarray], stored: int
+    plan: Plan, stopping: StoppingRule, stops: dict[int, int], truth: dict[int, np.ndarray]
 ) -> Iterator[Interval]:
     counted = plan.with_stops(stops).total_with_stops / plan.total
     prefix = {
@@ -132,11 +124,11 @@ def _intervals(
         estimate = 100 * sum(sign * prefix[cell] for cell, sign in signs) / len(unit.cells)
         what = "difference" if unit.others else "average"
         covered = bool(low - 1e-9 <= true <= high + 1e-9)
-        yield Interval(what, covered, estimate - true, (high - low) / 2, counted, stored / plan.total)
+        yield Interval(what, covered, estimate - true, (high - low) / 2, counted)
 
 
 def summary(intervals: list[Interval]) -> dict[str, float]:
-    """Coverage, bias and root mean square error (points), mean half-width, shares of episodes; in percent where shares."""
+    """Coverage, bias and root mean square error (points), mean half-width, share of episodes; in percent where shares."""
     frame = pl.DataFrame(intervals, schema=Interval._fields, orient="row")
     errors = frame["error"]
     return {
@@ -146,7 +138,6 @@ def summary(intervals: list[Interval]) -> dict[str, float]:
         "rmse": float((errors**2).mean() ** 0.5),  # type: ignore[operator,arg-type]
         "half-width": frame["half_width"].mean(),  # type: ignore[dict-item]
         "counted %": 100 * frame["counted"].mean(),  # type: ignore[operator,dict-item]
-        "stored %": 100 * frame["stored"].mean(),  # type: ignore[operator,dict-item]
     }
 
 

@@ -166,4 +166,4 @@ def test_planted_sweeps_stop_early_cover_the_truth_and_are_not_biased():
     )
 
     assert summary["intervals"] == 24 and summary["coverage %"] >= 95
-    assert abs(summary["bias"]) < 1 and summary["half-width"] <= 3 and summary["stored %"] < 20
+    assert abs(summary["bias"]) < 1 and summary["half-width"] <= 3 and summary["counted %"] < 20
