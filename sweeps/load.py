@@ -79,6 +79,8 @@ def is_resolved(table: Mapping[str, Any]) -> bool:
 
 
 def _build(table: Mapping[str, Any], where: str) -> Sweep:
+    if {"protocol", "protocols"} <= table.keys():
+        raise SweepError(f"{where}: protocol and protocols are both there; keep protocol")
     fields = {"protocol" if key == "protocols" else key: value for key, value in table.items()}
     fields.pop("train", None)  # belongs to the command `train` of extras/learn
     parts = _read_parts(fields, where)

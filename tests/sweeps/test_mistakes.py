@@ -41,6 +41,7 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"selection": {"ids": {"QD": []}}}, ("selection.ids", "at least one id")),
     ({"protocol": "oegg"}, ("protocol", "'oegg'", "'mcqa'")),
     ({"protocol": []}, ("protocol", "at least 1")),
+    ({"protocol": "oeg", "protocols": ["mcqa"]}, ("keep protocol",)),
     ({"protocol": "oeg", "selection": {"limit": 3}}, ("selection", "open_ended.selection")),
     ({"open_ended": {"selection": {"limit": 3}}}, ("open_ended", "protocol")),
     ({"protocol": "oeg", "replicates": 3}, ("replicates", "multiple choice")),
