@@ -1,6 +1,6 @@
 """``view --output``: all episodes of run folders as static files for any web server.
 
-``list.parquet`` holds what the page filters and sorts, ``episodes-*.parquet`` the film strips and replies, and
+``list.parquet`` holds what the page filters and sorts, ``episodes-*.parquet`` the film strips, and
 ``pictures-*.parquet`` the pictures. Row groups are small, so that an episode costs one range request; files are small too, for
 servers that send whole files only.
 """
@@ -98,11 +98,8 @@ def write_bundle(
             views = list(catalog.read_views(positions, stored))
         except UNREADABLE:
             raise RunFolderError("a run has changed while it was read; write the bundle after it has ended") from None
-        table = {
-            "view": [json.dumps(view, separators=(",", ":"), allow_nan=False) for view, _ in views],
-            "replies": ["\0".join(replies) for _, replies in views],
-        }
-        sizes.append(_write_table(target / f"episodes-{len(sizes):04d}.parquet", pl.DataFrame(table), GROUP_EPISODES))
+        table = pl.DataFrame({"view": [json.dumps(view, separators=(",", ":"), allow_nan=False) for view in views]})
+        sizes.append(_write_table(target / f"episodes-{len(sizes):04d}.parquet", table, GROUP_EPISODES))
         yield BundleTotals(positions.stop, pictures.total, sum(sizes) + sum(pictures.file_sizes))
     pictures.flush()
     listing = catalog.list_bytes()

@@ -91,8 +91,8 @@ class Catalog:
 
     def read_views(
         self, positions: Sequence[int], thumbnails: Callable[[Path | None], Thumbnails]
-    ) -> Iterator[tuple[dict[str, Any], list[str]]]:
-        """Yield the film strip of each episode, for JSON, and its replies. Raises ``schemas.UNREADABLE``.
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the film strip of each episode, for JSON. Raises ``schemas.UNREADABLE``.
 
         ``thumbnails`` returns the pictures of a data folder; positions are ascending.
         """
@@ -104,10 +104,9 @@ class Catalog:
             stored, judged = (rows_by_key(table(run.folder), keys) for table in (turns, verdicts))
             pictures = thumbnails(picture_folder(run))
             for position, key in zip(own, keys, strict=True):
-                kind, turn_rows = KINDS[self.rows["kind"][position]], stored.get(key, [])
-                row = {**run.episodes.row(int(position - start), named=True), "kind": kind}
-                view = view_episode(run, pictures, row, turn_rows, judged.get(key, []))
-                yield {**view, "run": name}, [str(turn["reply"] or "") for turn in turn_rows]
+                row = run.episodes.row(int(position - start), named=True) | {"kind": KINDS[self.rows["kind"][position]]}
+                view = view_episode(run, pictures, row, stored.get(key, []), judged.get(key, []))
+                yield {**view, "run": name}
 
     def read_view(self, position: int) -> dict[str, Any]:
         """Return an episode's film strip with its pictures, for JSON. Raises ``schemas.UNREADABLE``."""
@@ -117,7 +116,7 @@ class Catalog:
             opened.append(Thumbnails(folder, MOST_PICTURES))
             return opened[-1]
 
-        ((view, _),) = self.read_views([position], open_pictures)
+        (view,) = self.read_views([position], open_pictures)
         return {**view, "pictures": [uri for pictures in opened for uri in pictures.uris]}
 
 

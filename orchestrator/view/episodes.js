@@ -55,12 +55,12 @@ function countsOf(query, passed) {
   return Object.fromEntries(Object.entries(counted).map(([name, pairs]) => [name, pairs.filter(([, count]) => count)]));
 }
 
-/** Return the positions and counts of a query; null if a newer request overtook it. */
-async function findEpisodes(query, isCurrent) {
+/** Return the positions and counts of a query; null if the server has a newer version. */
+async function findEpisodes(query) {
   const passed = marks(query);
-  if (query.text) {
-    const found = await source.found(about, query.text, passed, isCurrent);
-    if (!found || !isCurrent()) return null;
+  if (query.text && source.found) {
+    const found = await source.found(about, query.text);
+    if (!found) return null;
     found.forEach((mark, at) => { if (!mark) passed[at] = 0; });
   }
   const positions = Uint32Array.from({ length: passed.reduce((sum, mark) => sum + mark, 0) });

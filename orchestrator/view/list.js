@@ -23,6 +23,7 @@ function showFilters() {
     select.replaceChildren(option("", "all", !state[name]), ...all.map(([value, count]) => option(value, `${value} (${count.toLocaleString("en")})`, value === state[name])));
   }
   for (const name of ["run", "protocol"]) byId(`l-${name}`).hidden = (shown.counts[name]?.length ?? 0) < 2 && !state[name];
+  byId("l-text").hidden = !source.found; // a bundle would have to send all replies
   for (const name of ["text", "sample"]) if (document.activeElement !== filters.elements[name]) filters.elements[name].value = state[name];
 }
 
@@ -58,7 +59,7 @@ function showProgress() {
 async function search() {
   const request = ++latest;
   byId("list").classList.add("stale");
-  const found = await findEpisodes({ ...state, text: state.text.trim() }, () => request === latest);
+  const found = await findEpisodes({ ...state, text: state.text.trim() });
   if (!found || request !== latest) return false;
   shown = found;
   byId("list").classList.remove("stale");

@@ -50,8 +50,6 @@ async function loadPicture(number) {
   return `data:image/webp;base64,${btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""))}`;
 }
 
-const lowered = (text) => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
-
 const files = {
   about: async () => bundle,
   async list() {
@@ -70,19 +68,6 @@ const files = {
     const numbers = view.turns.map((turn) => turn.picture).filter((number) => typeof number === "number");
     view.pictures = Object.fromEntries(await Promise.all([...new Set(numbers)].map(async (number) => [number, await loadPicture(number)])));
     return view;
-  },
-  /** Return a mark per episode: 1 if a reply contains the text; only `passed` ones are read, file by file. */
-  async found({ total }, text, passed, isCurrent) {
-    const marks = new Uint8Array(total), wanted = lowered(text), count = bundle.episode_bytes.length;
-    for (let number = 0; number < count && isCurrent(); number++) {
-      const start = number * bundle.file_episodes, inside = passed.subarray(start, start + bundle.file_episodes);
-      const first = inside.indexOf(1);
-      if (first < 0) continue;
-      byId("progress").textContent = `reading replies: file ${number + 1} of ${count}`;
-      const replies = await readRows("episodes", bundle.episode_bytes, number, "replies", first, inside.lastIndexOf(1) + 1);
-      replies.forEach((reply, n) => { if (lowered(reply).includes(wanted)) marks[start + first + n] = 1; });
-    }
-    return marks;
   },
 };
 
