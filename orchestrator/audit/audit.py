@@ -15,8 +15,7 @@ from orchestrator.datasets.staging import fetch_lines
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
-from orchestrator.storage.episode_store import turns
-from orchestrator.storage.planned_episodes import key_frame
+from orchestrator.storage.episode_store import key_frame, turns
 from orchestrator.storage.run_folder import planned_episodes, stored_sweep
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import Cell

@@ -89,9 +89,8 @@ def cells_with_progress(plan: Plan, folder: Path) -> list[dict[str, Any]]:
 
 def stored_episodes(plan: Plan, folder: Path, model: str | None = None) -> pl.LazyFrame:
     """Return a scan of the stored episodes that belong to this plan, of all models or of one."""
-    from orchestrator.storage.episode_store import episodes
-    from orchestrator.storage.late_scan import late_scan
-    from orchestrator.storage.planned_episodes import KEY, filter_planned, key_frame
+    from orchestrator.storage.episode_store import KEY, episodes, filter_planned, key_frame
+    from orchestrator.storage.part_files import late_scan
 
     keys = cache(lambda: key_frame(plan.all_keys(model)).lazy())  # computed at most once: a million keys take a second
     return filter_planned(episodes(folder, model), late_scan(KEY, keys))

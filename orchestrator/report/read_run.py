@@ -17,9 +17,8 @@ from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.report.scores.package_measures import package_measures
 from orchestrator.report.scores.precision_stops import describe_stops
 from orchestrator.storage.control_log import read_control_state
-from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.episode_store import episodes, filter_planned, turns
 from orchestrator.storage.manifest import find_faults
-from orchestrator.storage.planned_episodes import filter_planned
 from orchestrator.storage.reused import sentences
 from orchestrator.storage.run_folder import check_distinct, planned_cells, planned_keys, read_bad_lines, stored_sweep
 from sweeps.conditions import find_rules

@@ -10,7 +10,8 @@ name is the manifest (docs/decisions/0002-two-tables.md).
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ import polars as pl
 
 from actors.playing.records import Columns, EpisodeBatch
 from orchestrator.storage import checksums, lock, safe_write
-from orchestrator.storage.late_scan import late_scan
 from orchestrator.storage.part_files import (
     Part,
     PartFiles,
     delete_parts,
+    late_scan,
     list_parts,
     mend,
     next_number,
@@ -48,6 +49,10 @@ MOST_SMALL = 128
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
 METADATA = {table: parquet_metadata(row) for table, row in ROWS.items()}
 """Table -> the metadata of its parts: what each column means."""
+
+KEY = pl.Schema({"key": pl.String})
+CHUNK = 50_000
+"""Most keys that are held as Python strings at the same time."""
 
 log = logging.getLogger(__name__)
 
@@ -241,3 +246,25 @@ def _owned(files: PartFiles, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
     owners = _scan(files, "episodes", parts).select("key", "part").unique("key", keep="first", maintain_order=True)
     owned = _scan(files, table, parts).join(owners, on=["key", "part"], how="semi", maintain_order="left")
     return owned.drop("part")
+
+
+def filter_planned(stored: pl.LazyFrame, planned: pl.LazyFrame | None) -> pl.LazyFrame:
+    """Return the rows of ``stored`` (``EPISODES``, in stored order) that belong to a plan with these keys (column ``key``).
+
+    If the keys are unknown, the newest episode per cell and sample belongs.
+    """
+    if planned is None:
+        return stored.unique(["cell", "sample_id"], keep="last", maintain_order=True)
+    return stored.join(planned, on="key", how="semi")
+
+
+def key_frame(keys: Iterable[str]) -> pl.DataFrame:
+    """Return the keys as one column ``key``."""
+    return pl.concat([KEY.to_frame(), *key_chunks(keys)])
+
+
+def key_chunks(keys: Iterable[str]) -> Iterator[pl.DataFrame]:
+    """Yield the keys as frames of ``CHUNK`` rows; a key takes half as much memory in polars as in Python."""
+    remaining = iter(keys)
+    while chunk := list(islice(remaining, CHUNK)):
+        yield pl.DataFrame({"key": chunk}, schema=KEY)

@@ -9,18 +9,20 @@ import os
 import re
 import resource
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from orchestrator.storage import checksums, safe_write
-from orchestrator.storage.late_scan import TRIES
 from orchestrator.storage.schemas import TABLES, UNREADABLE, VERDICTS, is_schema_of
 
+TRIES = 10
+"""Attempts to list and read the files; merges are seconds apart, so a file that is missing every time is an error."""
 HANDLES = Path("/proc/self/fd")
 """Folder with the open files of this process, on Linux."""
 
@@ -185,6 +187,31 @@ def _inspect_once(path: Path, *_state: int) -> tuple[str, pl.Schema]:
 def scan_part(path: Path) -> pl.LazyFrame:
     """Scan one file, without reading column values from its path."""
     return pl.scan_parquet(path, glob=False, hive_partitioning=False)
+
+
+def late_scan(schema: pl.Schema, scan: Callable[[], pl.LazyFrame]) -> pl.LazyFrame:
+    """Return a lazy frame that calls ``scan()`` when it is collected; columns and predicates are pushed down.
+
+    A file that disappears between listing and reading is no error: its replacement exists and is found by listing again.
+    """
+
+    def read(columns: list[str] | None, predicate: pl.Expr | None, count: int | None) -> pl.DataFrame:
+        frame = scan() if count is None else scan().head(count)
+        frame = frame if predicate is None else frame.filter(predicate)
+        return (frame if columns is None else frame.select(columns)).collect()
+
+    def rows(
+        columns: list[str] | None, predicate: pl.Expr | None, count: int | None, batch: int | None
+    ) -> Iterator[pl.DataFrame]:
+        for left in reversed(range(TRIES)):
+            try:
+                yield read(columns, predicate, count)
+                return
+            except FileNotFoundError:
+                if not left:
+                    raise
+
+    return register_io_source(rows, schema=schema)
 
 
 def missing_parts(folder: Path) -> list[str]:

@@ -28,8 +28,7 @@ from envs.errors import DamagedRunError, RunFolderError
 from envs.json_text import parse_json
 from envs.plural import pluralize
 from orchestrator.storage import checksums, lock, safe_write
-from orchestrator.storage.episode_store import episodes
-from orchestrator.storage.planned_episodes import KEY, filter_planned, key_chunks
+from orchestrator.storage.episode_store import KEY, episodes, filter_planned, key_chunks
 from orchestrator.storage.schemas import UNREADABLE
 from sweeps.spec import Sweep
 from sweeps.sweep_file import RESOLVED as RESOLVED

@@ -15,10 +15,8 @@ import polars as pl
 from actors.playing.records import Columns
 from envs.plural import pluralize
 from envs.types import Ending
-from orchestrator.storage.episode_store import turns, write_part
-from orchestrator.storage.late_scan import late_scan
-from orchestrator.storage.part_files import Part, delete_parts, list_parts, mend, next_number, read_parts
-from orchestrator.storage.planned_episodes import key_frame
+from orchestrator.storage.episode_store import key_frame, turns, write_part
+from orchestrator.storage.part_files import Part, delete_parts, late_scan, list_parts, mend, next_number, read_parts
 from orchestrator.storage.schemas import VERDICTS, make_frame
 
 FOLDER = "verdicts"

@@ -7,8 +7,8 @@ import polars as pl
 
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
+from orchestrator.report.scores.metrics import CACHED, cached_percentages
 from orchestrator.storage import reused
-from orchestrator.storage.engine_cache import CACHED, cached_percentages
 
 
 @cached_per_run

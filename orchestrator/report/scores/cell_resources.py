@@ -11,8 +11,7 @@ import polars as pl
 from envs.json_text import parse_json
 from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, OBSERVED_FILE, read_observed
 from orchestrator.storage import checksums, reused, run_folder
-from orchestrator.storage.episode_store import episodes
-from orchestrator.storage.planned_episodes import filter_planned
+from orchestrator.storage.episode_store import episodes, filter_planned
 from sweeps.spec import Sweep
 
 RESOURCE_COLUMNS = ("gpu_hours",)

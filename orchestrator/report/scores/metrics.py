@@ -19,11 +19,12 @@ from orchestrator.report.scores.answer import ANSWERS, IF_ASKED, answer_columns,
 from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
 from orchestrator.report.statistics.proportion import proportion_bounds
 from orchestrator.storage import checksums
-from orchestrator.storage.engine_cache import CACHED, cached_percentages
 from orchestrator.storage.schemas import EPISODES, VERDICTS, ColumnDoc
 from sweeps.conditions import CONDITIONS
 from sweeps.protocol import ZERO_SHOT
 
+CACHED = {"prompt_cached": ("prompt_tokens", "cached_tokens"), "pictures_cached": ("pictures", "cached_pictures")}
+"""Name -> the columns of ``EpisodeRow`` with the total and with the cached part of it."""
 PLANNED_COLUMNS = ("model", "scenario", "condition", "protocol", "cell", "planned")
 """Columns of the table of planned cells."""
 BITS = ("category", "suggestion", "aggregate")
@@ -227,3 +228,12 @@ def _column_order() -> list[str]:
 
 def _percentage(count: pl.Expr, total: pl.Expr) -> pl.Expr:
     return pl.when(total > 0).then(100 * count / total)
+
+
+def cached_percentages() -> list[pl.Expr]:
+    """Return expressions for ``CACHED`` of a group of episodes, of those that report them (vLLM, some bills)."""
+    expressions = []
+    for name, (total_column, cached) in CACHED.items():
+        total = pl.col(total_column).filter(pl.col(cached).is_not_null()).sum()
+        expressions.append(pl.when(total > 0).then(100 * pl.col(cached).sum() / total).alias(name))
+    return expressions

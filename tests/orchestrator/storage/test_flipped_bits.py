@@ -52,7 +52,7 @@ def test_flipped_bits_change_no_row_and_lost_rows_are_pending(tmp_path):
     chance, original = Random(0), store_judged(tmp_path / "whole", range(40), range(40, 60))
     before, lost = tables(original), dict.fromkeys(READERS, 0)
     files = sorted(path.relative_to(original) for path in original.rglob("*") if path.is_file() and path.stat().st_size)
-    for number in range(150):
+    for number in range(80):
         folder = tmp_path / "flipped"
         shutil.copytree(original, folder)
         flip_bit(folder / files[number % len(files)], chance.randrange(1 << 30))

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from orchestrator.storage.late_scan import late_scan
+from orchestrator.storage.part_files import late_scan
 
 SCHEMA = pl.Schema({"key": pl.String, "n": pl.Int64})
 

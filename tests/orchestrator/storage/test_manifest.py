@@ -109,14 +109,12 @@ def test_files_that_no_attempt_rewrites_are_given_up(folder):
 
 COMMANDS = (
     "status {}", "status {} --json", "report {} --brief", "compare {}", "export {} --to csv", "judge {} --agreement",
-    "merge {} OTHER --output {}-merged", "track {} --tracking-uri sqlite",
+    "merge {} OTHER --output {}-merged",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_name_faults_alike_and_exit_with_3(folder, finished, request, command):
-    if command.startswith("track"):
-        shutil.copy(request.getfixturevalue("empty"), folder / "mlflow.db")  # making its tables takes seconds
+def test_commands_name_faults_alike_and_exit_with_3(folder, finished, command):
     if COMMANDS.index(command) % 2:
         shutil.copy(next((folder / "verdicts").glob("part-*")), folder / "verdicts" / PART)
     else:
