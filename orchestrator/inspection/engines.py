@@ -21,6 +21,11 @@ REGISTRIES = {
 
 Text-only classes count too: some judges are text-only, and a question can be asked without its picture.
 """
+FILMS = re.compile(
+    r"(?:LlavaOnevision|Qwen2_5_VL|InternVL|SmolVLM|Qwen3VL|Qwen3VLMoe|Glm4v|Glm4vMoe|Llama4|Mistral3|MiniCPMV4_6)"
+    r"ForConditionalGeneration|Phi4(?:Multimodal|MM)ForCausalLM|mistral-community/pixtral-12b"
+)
+"""Architectures, and one source, whose processor needs torchvision; others need it if they take films."""
 ENGINES = {"vllm": ("vllm",), "transformers": ("torch", "transformers"), "openai": ("openai",)}
 """Backend -> the packages that it cannot do without."""
 EXTRAS = {"torchvision": "vision", "peft": "transformers"}
@@ -58,10 +63,12 @@ def engine_cell(backend: str, architecture: str) -> str:
 def missing_package(model: ModelSpec, checkpoint: Checkpoint | None) -> str:
     """Return the name of a package that a model needs and this machine lacks, its engine first; empty if none."""
     needed = [] if model.requirements else list(ENGINES.get(model.backend, ()))
-    if needed and checkpoint and checkpoint.takes_films:
-        needed += ["torchvision"]
-    if needed and model.lora and model.backend == "transformers":
-        needed += ["peft"]
+    architecture = (checkpoint.architecture if checkpoint else "") or model.architecture
+    if model.is_local and needed:
+        films = FILMS.fullmatch(model.source) or FILMS.fullmatch(architecture)
+        needed += ["torchvision"] if films or (checkpoint and checkpoint.takes_films) else []
+        needed += ["num2words"] if architecture.startswith("SmolVLM") else []
+        needed += ["peft"] if model.lora and model.backend == "transformers" else []
     return next((name for name in needed if importlib.util.find_spec(name) is None), "")
 
 

@@ -50,22 +50,26 @@ def test_the_papers_classes_are_found_in_the_installed_registries(backend):
     assert engines.engine_cell(backend, "ViTForImageClassification").startswith("no: ")
 
 
-def test_what_a_model_needs_follows_from_its_files_and_its_adapter(monkeypatch, tmp_path):
-    absent = {"torchvision", "peft"}
+def test_what_a_model_needs_follows_from_its_class_its_files_and_its_adapter(monkeypatch, tmp_path):
+    absent = {"torchvision", "num2words", "peft"}
     monkeypatch.setattr(engines.importlib.util, "find_spec", lambda name: None if name in absent else object())
     (tmp_path / "video_preprocessor_config.json").write_text("{}")
-    films = Checkpoint({}, tmp_path)
+    qwen, new = Checkpoint({"architectures": ["Qwen2_5_VLForConditionalGeneration"]}), Checkpoint({}, tmp_path)
+    shipped = registry()
     cases = [
-        (registry()["gpt-4.1"], None, ""), (model(), None, ""), (model(), films, "torchvision"),
+        (shipped["idefics3-8b"], None, ""), (shipped["gpt-4.1"], None, ""), (model(), qwen, "torchvision"),
+        (model(), new, "torchvision"), (model(source="mistral-community/pixtral-12b"), None, "torchvision"),
         (model(backend="transformers", lora="a"), None, "peft"), (model(lora="a"), None, ""),
-        (model(requirements=["x==1"]), films, ""),
+        (model(requirements=["x==1"]), qwen, ""),
     ]  # fmt: skip
     assert [engines.missing_package(own, checkpoint) for own, checkpoint, _ in cases] == [case[2] for case in cases]
+    absent -= {"torchvision"}
+    assert engines.missing_package(shipped["smolvlm2-2.2b"], None) == "num2words"
     assert engines.install_sentence(model(), "torchvision") == (
         "it needs torchvision, which is not installed: pip install 'proactive-sweep[vision]'"
     )
     absent |= {"vllm"}
-    assert engines.install_sentence(model(), engines.missing_package(model(), films)).endswith("[vllm]'")
+    assert engines.install_sentence(model(), engines.missing_package(model(), qwen)).endswith("[vllm]'")
 
 
 def test_entries_are_of_a_folder_a_sweep_or_the_registry(tmp_path):
