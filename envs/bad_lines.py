@@ -78,13 +78,5 @@ def refusal(problems: Sequence[Problem], folder: object) -> str:
     )
 
 
-def skipped_note(problems: Sequence[Problem]) -> str:
-    """Return a note for a missing sample, whose line may be a bad one; empty if no line was skipped."""
-    if not problems:
-        return ""
-    count = pluralize(len(problems), "bad line")
-    return f" ({count} of its file left out: `proactive-sweep data check` lists them; {problems[0]})"
-
-
 def _hash(numbers: Iterable[int]) -> str:
     return blake2b(",".join(map(str, numbers)).encode(), digest_size=8).hexdigest()

@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from actors.playing.prompts import open_view, turn_view
 from envs import SCENARIOS, STEMS, dialogue, is_scenario
-from envs.bad_lines import Problem, skipped_note
 from envs.errors import UserError
 from envs.lenient import repair_reply
 from envs.openended import read_marks
@@ -89,15 +88,13 @@ class AnswerLine(BaseModel):
 def score_lines(data: Path, lines: Iterable[str], where: str = "input") -> Iterator[dict[str, Any]]:
     """Score lines of JSON (``AnswerLine``), also of samples that the paper's filter drops; raises ReplayError, BadData."""
     loaded: dict[str, dict[int, Sample]] = {}
-    skipped: dict[str, list[Problem]] = {}
     for number, line in ((number, line) for number, line in enumerate(lines, 1) if line.strip()):
         request = _parse_line(line, f"{where}, line {number}")
         if (name := request.scenario) not in loaded:
-            samples = load_samples(data, name, filtered=False, skipped=skipped.setdefault(name, []))
+            samples = load_samples(data, name, filtered=False, skipped=[])
             loaded[name] = {sample.id: sample for sample in samples}
         if (sample := loaded[name].get(request.id)) is None:
-            missing = f"{name} has no sample with id {request.id}{skipped_note(skipped[name])}"
-            raise ReplayError(f"{where}, line {number}: {missing}")
+            raise ReplayError(f"{where}, line {number}: {name} has no sample with id {request.id}")
         yield score_answers(sample, request.answers, request.hint, request.reference)
 
 

@@ -16,7 +16,6 @@ from actors.playing.play import play
 from actors.playing.prompts import apply_condition, examples
 from actors.playing.turn_judge import TurnJudge
 from actors.trial.certify import Recorder
-from envs.bad_lines import Problem, skipped_note
 from envs.chance import episode_seed
 from envs.foreign_suggestions import with_suggestion_pool, with_swapped_pictures
 from envs.samples import BadData, is_evaluated, load_samples
@@ -96,12 +95,11 @@ def format_messages(messages: Sequence[Message]) -> str:
 
 def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list[Sample]]:
     """Return a sample by id, including filtered ones, and the pool of its examples; raises BadData."""
-    skipped: list[Problem] = []
-    samples = load_samples(data, scenario, filtered=False, skipped=skipped)
+    samples = load_samples(data, scenario, filtered=False, skipped=[])
     sample = next((sample for sample in samples if sample.id == sample_id), None)
     if sample is None:
         ids = f"ids run from {samples[0].id} to {samples[-1].id}"
-        raise BadData(f"{scenario} has no sample with id {sample_id}; {ids}{skipped_note(skipped)}")
+        raise BadData(f"{scenario} has no sample with id {sample_id}; {ids}")
     return with_suggestion_pool([sample], data)[0], [other for other in samples if is_evaluated(other, filtered=True)]
 
 

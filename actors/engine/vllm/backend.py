@@ -15,7 +15,6 @@ Facts behind the choices (vLLM 0.32, from its sources and from measurements on C
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from time import perf_counter
@@ -93,8 +92,6 @@ class VLLMBackend(Backend):
         self.calls = ToolCalls(model, renderer, self.template) if model.calls_natively else None
         self.thoughts, self.reply_limit = open_thoughts(model, renderer, self.template), model.reply_limit
         self.shares_pictures = arguments["enable_prefix_caching"] or arguments.get("mm_processor_cache_gb") != 0
-        self.cached_params = lru_cache(maxsize=64)(sampling_params)
-        """A cache is safe: vLLM copies the parameters before it changes them (``InputProcessor.process_inputs``)."""
         self.checkpoint_decoding = self.engine.model_config.try_get_generation_config()
         """The checkpoint's generation configuration, which the engine itself does not follow."""
         self.pictures = PictureLoader(data, model)
@@ -118,7 +115,7 @@ class VLLMBackend(Backend):
 
         def make_params() -> SamplingParams:
             skip_special = calls.skips_special_tokens(request.tools) if calls else True
-            return self.cached_params(choices, limit, seed, skip_special and self.thoughts is None)
+            return sampling_params(choices, limit, seed, skip_special and self.thoughts is None)
 
         output, pictures, seconds = await self.generate(
             lambda: self.prompts.prepare(request), make_params, limit, self.lora
