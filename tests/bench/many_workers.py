@@ -14,7 +14,6 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,7 +68,7 @@ class Crowd:
         cell, key = self.plan.cells[index], self.plan.key(index, sample)
         if self.played is None:
             self.played = await play(sample, cell, Baseline("uniform"), key, 0)
-        return PlayedEpisode(ordinal, cell, replace(self.played, key=key, sample=sample))
+        return PlayedEpisode(ordinal, cell, self.played._replace(key=key, sample=sample))
 
 
 class Call:

@@ -92,14 +92,10 @@ def _describe(run_data: RunData, scenario: str, name: str) -> tuple[object, ...]
     numbers = number_clusters(run_data, scenario, name)
     played = _answers(run_data).filter(scenario=scenario)
     sizes = numbers.join(played, on="sample_id", how="semi")["cluster"].value_counts()["count"]
-    if sizes.is_empty() or sizes.max() == 1:
-        return (sizes.len(), sizes.len(), sizes.max(), None, None, None)
-    answers = played.join(numbers.select("sample_id", "cluster"), on="sample_id", maintain_order="left")
-    sums = answers.group_by("cell", "cluster", maintain_order=True).agg(
-        pl.len().alias("n"), pl.col("correct").sum().alias("k")
-    )
-    correlation = intraclass_correlation(sums)
     clusters, samples, largest = len(sizes), int(sizes.sum()), sizes.max()
+    answers = played.join(numbers.select("sample_id", "cluster"), on="sample_id", maintain_order="left")
+    sums = answers.group_by("cell", "cluster", maintain_order=True).agg(n=pl.len(), k=pl.col("correct").sum())
+    correlation = intraclass_correlation(sums) if samples > clusters else None
     if correlation is None:
         return (samples, clusters, largest, None, None, None)
     effect = max(1.0, 1 + (float((sizes.cast(pl.Float64) ** 2).sum()) / samples - 1) * correlation)

@@ -57,21 +57,18 @@ def _measure_cells(name: str, cells: pl.DataFrame, episodes: pl.LazyFrame, turns
     joined = cells.join(values, on="key").drop_nulls("value")
     if values["key"].is_duplicated().any() or not joined["value"].is_finite().all():
         raise PackageError(f"the measure {name!r} does not return one row per key with a finite number or null")
+    value, half = pl.col("value"), pl.col("value").std() / pl.len().sqrt()
     means = joined.group_by("cell").agg(
-        pl.col("value").mean().alias(name), pl.col("value").std().alias("_std"), pl.len().cast(pl.Int64).alias("_n")
+        value.mean().alias(name), half.alias("_half"), pl.len().cast(pl.Int64).alias("_n")
     )
-    is_share = bool(joined["value"].is_in([0.0, 100.0]).all())
-    low, high = _intervals(means[name], means["_std"], means["_n"], is_share)
+    mean, n = means[name], means["_n"]
+    if joined["value"].is_in([0.0, 100.0]).all():
+        low, high = ((100 * bound).clip(0, 100) for bound in proportion_bounds(mean / 100 * n, n))
+    else:
+        half_width = pl.Series(stdtrit(n.to_numpy() - 1, 0.975)) * means["_half"]
+        low, high = mean - half_width, mean + half_width
     bounds = low.alias(f"{name}_low"), high.alias(f"{name}_high")
     return means.select("cell", name, *bounds, pl.col("_n").alias(f"{name}{COUNT_SUFFIX}"))
-
-
-def _intervals(mean: pl.Series, deviation: pl.Series, n: pl.Series, is_share: bool) -> tuple[pl.Series, pl.Series]:
-    if is_share:
-        low, high = proportion_bounds(mean / 100 * n, n)
-        return (100 * low).clip(0, 100), (100 * high).clip(0, 100)
-    half = pl.Series(stdtrit(n.to_numpy() - 1, 0.975)) * deviation / n.sqrt()
-    return mean - half, mean + half
 
 
 def _run_measure(name: str, measure: object, episodes: pl.LazyFrame, turns: pl.LazyFrame) -> pl.DataFrame:

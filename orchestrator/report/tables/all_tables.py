@@ -18,7 +18,7 @@ from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.measures.resources import resources
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.tables import evidence, open_ended, paper_tables
-from orchestrator.report.tables.formats import csv_text, markdown
+from orchestrator.report.tables.formats import csv_text, latex, markdown
 from orchestrator.report.tables.model_input import add_notes, certificate_rows, input_notes
 from orchestrator.report.tables.table import Table, drop_empty_columns
 from orchestrator.storage import safe_write
@@ -56,11 +56,11 @@ def _with_rows(run_data: RunData, tables: Iterable[Table]) -> list[Table]:
 
 
 def write_tables(run_data: RunData) -> list[Path]:
-    """Write every table as Markdown and CSV, and every measure as CSV, into ``tables/``; return the sorted paths."""
+    """Write every table as Markdown, LaTeX and CSV, and every measure as CSV, into ``tables/``; return the sorted paths."""
     folder, texts = run_data.folder / "tables", dict[str, str]()
     folder.mkdir(exist_ok=True)
     for table in report_tables(run_data):
-        texts[f"{table.name}.md"] = markdown(table)
+        texts |= {f"{table.name}.md": markdown(table), f"{table.name}.tex": latex(table)}
         if table.numbers is not None:
             texts[f"{table.name}.csv"] = csv_text(table.numbers)
     texts |= {f"{name}.csv": csv_text(frame) for name, frame in measure_frames(run_data).items()}

@@ -1,4 +1,4 @@
-"""A table on a terminal, as Markdown and CSV. ``monitoring.console.show`` makes control characters visible."""
+"""A table on a terminal, as Markdown, LaTeX and CSV. ``monitoring.console.show`` makes control characters visible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from rich.text import Text
 
 from actors.text.formulas import FORMULA
 from envs.plural import pluralize
-from orchestrator.report.tables.table import Table, TableCell, one_line
+from orchestrator.report.tables.table import MISSING, Table, TableCell, one_line
+from orchestrator.report.wording import MINUS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,6 +40,47 @@ def rich_table(table: Table) -> RichTable:
 
 def _rich_cell(cell: TableCell) -> Text:
     return Text(cell.text_with_note, style="dim" if cell.style == "unfinished" else "")
+
+
+_COMMANDS = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
+}  # fmt: skip
+"""Character -> the command that prints it."""
+
+
+def latex(table: Table) -> str:
+    """Return a booktabs table, shrunk if it is wider than the line; its first line names the packages that it needs."""
+    align = "".join("r" if column.number else "l" for column in table.columns)
+    heads = " & ".join(escape_latex(column.name) for column in table.columns)
+    lines = [
+        r"% needs \usepackage[T1]{fontenc}, \usepackage{textcomp,booktabs,xcolor,graphicx}",
+        r"\begin{table}", r"\centering", rf"\caption{{{escape_latex(table.title)}}}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{{align}}}", r"\toprule", rf"{heads} \\", r"\midrule",
+    ]  # fmt: skip
+    for number, row in enumerate(table.rows):
+        if number and number == table.ranked:
+            lines.append(r"\midrule")
+        name, *cells = row
+        lines.append(rf"{' & '.join([escape_latex(name.text), *map(_latex_cell, cells)])} \\")
+    notes = [rf"\par\footnotesize {escape_latex(note)}" for note in table.legend]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", *notes, r"\end{table}"]) + "\n"
+
+
+def escape_latex(text: str) -> str:
+    """Return the text as LaTeX prints it, on one line; characters without a glyph become ``?``."""
+    printable = "".join(_COMMANDS.get(c, c) if ord(c) < 128 or c.isalpha() else "?" for c in one_line(text))
+    return re.sub(r"-(?=-)", "-{}", printable)  # two dashes would become a long one
+
+
+def _latex_cell(cell: TableCell) -> str:
+    if cell is MISSING:
+        return "--"
+    text = escape_latex(cell.text_with_note.replace(MINUS, "-"))
+    text = re.sub(r"[+-](?=\d)", r"$\g<0>$", text).replace("*", r"$^{*}$")
+    return rf"\textcolor{{gray}}{{\textsl{{{text}}}}}" if cell.style == "unfinished" else text
 
 
 _MARKUP = re.compile(r"([\\`*_\[\]#!|~@$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)

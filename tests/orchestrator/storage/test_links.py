@@ -67,7 +67,7 @@ def test_no_command_writes_through_a_link_in_a_run_folder(finished, cli, tmp_pat
             shutil.copytree(finished, folder)
             shutil.copytree(finished, outside)
             (outside / "tables").mkdir(exist_ok=True)
-            (outside / "tables/main.md").write_text("years of work")
+            (outside / "tables/main.tex").write_text("years of work")
             before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
             if (folder / name).is_dir():
                 shutil.rmtree(folder / name)

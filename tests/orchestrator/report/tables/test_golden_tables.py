@@ -9,7 +9,7 @@ import pytest
 from actors.engine.baselines import Baseline
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables, write_tables
-from orchestrator.report.tables.formats import escape_markdown, markdown
+from orchestrator.report.tables.formats import markdown
 from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
 
 GOLDEN = Path(__file__).with_name("golden.md")
@@ -53,18 +53,12 @@ def test_at_most_twelve_tables_of_which_four_are_open(folder):
             assert any(row[column].text not in ("", "-") for row in table.rows), (table.name, column)
 
 
-def test_every_table_is_written_twice_and_equal_runs_give_equal_bytes(folder):
+def test_every_table_is_written_in_three_formats_and_equal_runs_give_equal_bytes(folder):
     paths = write_tables(read_run(folder))
     before = {path: path.read_bytes() for path in paths}
     names = {path.name for path in paths}
     for table in report_tables(read_run(folder)):
-        assert {f"{table.name}.{form}" for form in ("md", "csv")} <= names
+        assert {f"{table.name}.{form}" for form in ("md", "tex", "csv")} <= names
     for measure in ("cells", "averages", "lift", "lenient", "models-paired", "paired-averages", "resources"):
         assert f"{measure}.csv" in names
     assert write_tables(read_run(folder)) == paths and {path: path.read_bytes() for path in paths} == before
-
-
-def test_every_character_of_markup_prints_as_itself():
-    assert escape_markdown("&<>\\`*_[]#!|~@$ http://www.x :") == (
-        r"&amp;&lt;&gt;\\\`\*\_\[\]\#\!\|\~\@\$ http\://www\.x :"
-    )

@@ -63,5 +63,5 @@ def test_every_table_of_a_report(runs: dict[str, Path], name: str, note: str) ->
     for table in tables:
         assert (note in table.notes) == bool(note), table.name
         assert any(line.startswith("Model input") for line in table.notes) == bool(note), table.name
-    texts = [path.read_text() for path in write_tables(run) if path.suffix == ".md"]
-    assert len(texts) >= 5 and all(("Model input" in text) == bool(note) for text in texts)
+    texts = [path.read_text() for path in write_tables(run) if path.suffix in (".md", ".tex")]
+    assert len(texts) >= 10 and all(("Model input" in text) == bool(note) for text in texts)
