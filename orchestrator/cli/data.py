@@ -16,9 +16,6 @@ def fetch(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put it; the benchmark is then DIR/test.")],
     scenarios: Scenarios = "all",
     revision: Annotated[str | None, typer.Option(help="A commit of the data set, to pin it.")] = None,
-    delete_archives: Annotated[
-        bool, typer.Option("--delete-archives", help="Remove each archive once unpacked.")
-    ] = False,
 ) -> None:
     """Download the published benchmark, unpack it safely and check it; rerun to resume."""
     from orchestrator.datasets.download import FOLDER, describe_terms, fetch_benchmark
@@ -26,7 +23,7 @@ def fetch(
     names = scenario_names(scenarios)
     folder.mkdir(parents=True, exist_ok=True)
     print_lines(describe_terms(names))
-    outcome = fetch_benchmark(folder, names, revision, delete_archives)
+    outcome = fetch_benchmark(folder, names, revision)
     print_lines([*outcome.lines(), f'in a sweep file: data = "{folder / FOLDER}"'])
     raise typer.Exit(0 if outcome.ok else 1)
 

@@ -38,10 +38,8 @@ def bring_lines(source: RemoteFolder, files: Mapping[str, int], home: Path, scen
         source.download(target.name, files[target.name], target)
 
 
-def bring_scenarios(
-    source: RemoteFolder, home: Path, scenarios: Sequence[str], say: Say, keep: bool = False, hint: str = ""
-) -> None:
-    """Download the lines and pictures of scenarios and unpack them; ``keep`` keeps archives, ``hint`` says what needs less disk.
+def bring_scenarios(source: RemoteFolder, home: Path, scenarios: Sequence[str], say: Say, hint: str = "") -> None:
+    """Download the lines and pictures of scenarios and unpack them, one archive at a time; ``hint`` says what needs less disk.
 
     Raises FetchError (network, disk), BadArchive (damaged or hostile), BadData (a file that cannot be read).
     """
@@ -55,11 +53,11 @@ def bring_scenarios(
     packed = [archive.size for archive in archives]
     extracted = sum(sum(archive.wanted.values()) for archive in archives) + sum(files[name] for name in loose)
     if archives or loose:
-        _require_space(home, extracted + (sum(packed) if keep else max(packed, default=0)), hint, say)
+        _require_space(home, extracted + max(packed, default=0), hint, say)
     for name in loose:
         source.download(name, files[name], home / name)
     for archive in archives:
-        _unpack(source, archive, home, say, keep)
+        _unpack(source, archive, home, say)
     shutil.rmtree(home / ARRIVING, ignore_errors=True)
     if missing := sorted(top for top in folders if not (home / top).is_dir()):
         raise FetchError(f"{source.address} holds no pictures of {', '.join(missing)}")
@@ -104,9 +102,9 @@ def _read_entries(source: RemoteFolder, name: str, size: int) -> list[zipfile.Zi
         return read_entries(remote, size, name)
 
 
-def _unpack(source: RemoteFolder, archive: Archive, home: Path, say: Say, keep: bool) -> None:
-    """Download an archive and unpack what is needed."""
-    path = source.download(archive.name, archive.size, (home if keep else home / ARRIVING) / archive.name)
+def _unpack(source: RemoteFolder, archive: Archive, home: Path, say: Say) -> None:
+    """Download an archive, unpack what is needed, and remove it."""
+    path = source.download(archive.name, archive.size, home / ARRIVING / archive.name)
     say(f"{archive.name}: extracting {len(archive.wanted):,} files, {sum(archive.wanted.values()) / 1e9:.2f} GB")
     try:
         unzip(path, home, archive.wanted.__contains__)
@@ -118,5 +116,4 @@ def _unpack(source: RemoteFolder, archive: Archive, home: Path, say: Say, keep: 
         raise FetchError(
             f"{archive.name} could not be extracted: {problem}; rerun the same command to resume"
         ) from None
-    if not keep:
-        path.unlink()
+    path.unlink()

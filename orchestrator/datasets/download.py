@@ -28,9 +28,7 @@ def describe_terms(scenarios: Iterable[str]) -> Iterator[str]:
             yield f"  {name}: {own['source']}, {own['terms']}; {own['address']}"
 
 
-def fetch_benchmark(
-    folder: Path, scenarios: Sequence[str], revision: str | None = None, delete_archives: bool = False, say: Say = print
-) -> Report:
+def fetch_benchmark(folder: Path, scenarios: Sequence[str], revision: str | None = None, say: Say = print) -> Report:
     """Download, extract and check the benchmark in ``folder/test``. ``revision`` defaults to the folder's commit.
 
     Raises FetchError (the Hub, the disk), BadArchive (a hostile or damaged archive), BadData (a file that cannot be read).
@@ -46,8 +44,7 @@ def fetch_benchmark(
     bench.mkdir(parents=True, exist_ok=True)
     record = {"dataset": DATASET, "commit": address.revision}
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
-    hint = "" if delete_archives else "; --delete-archives needs less"
-    bring_scenarios(RemoteFolder(address, bench), bench, scenarios, say, keep=not delete_archives, hint=hint)
+    bring_scenarios(RemoteFolder(address, bench), bench, scenarios, say)
     return check(bench, scenarios)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.object_store import run_location as remote
 from orchestrator.object_store.bucket import CACHE, Bucket
-from orchestrator.object_store.writer_lock import LOCK
+from orchestrator.object_store.writer_lock import read_holder
 from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.execution.test_attempt import assert_stored_once, many_models
@@ -63,7 +63,7 @@ def test_after_kill_9_another_machine_resumes_from_bucket(cli, sweep_file, url, 
     assert f"{stored_count:,} finished" in again.stdout
     assert_stored_once(remote.readable_folder(url), planned)
     assert bucket.read("results.json") == (tmp_path / "whole/results.json").read_bytes()
-    assert bucket.read(LOCK) is None
+    assert read_holder(bucket) is None
     secret = service.environment["AWS_SECRET_ACCESS_KEY"].encode()
     assert not any(secret in (bucket.read(name) or b"") for name in bucket.list_objects())
     for command in (["status", url], ["report", url, "--brief"], ["plan", longer, "--output", url]):
