@@ -5,7 +5,6 @@ import unicodedata
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from envs import SCENARIOS, installed_scenarios, is_scenario, regular
@@ -59,10 +58,8 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     if unknown:
         raise BadData(f"there is no scenario {unknown[0]!r}; {', '.join((*SCENARIOS, *installed_scenarios()))} exist")
     if not folder.is_dir():
-        names = [path.name for path in folder.parent.glob("*/")] if folder.parent.is_dir() else []
-        close = [f"did you mean {folder.parent / name}?" for name in get_close_matches(folder.name, names, n=1)]
-        remedy = close or [f"`proactive-sweep data demo {shlex.quote(str(folder))}` draws a small benchmark there"]
-        raise BadData(f"there is no folder {folder}; {remedy[0]}")
+        remedy = f"`proactive-sweep data demo {shlex.quote(str(folder))}` draws a small benchmark there"
+        raise BadData(f"there is no folder {folder}; {remedy}")
     problems: list[Problem] = []
     samples, pictures = {}, {}
     renderer = Renderer(folder, cache_bytes=0)

@@ -12,6 +12,7 @@ from pathlib import Path
 from envs import SCENARIOS
 from envs.answers import as_text
 from envs.chance import chance
+from envs.coco import FARTHER, SIDEWAYS, UPRIGHT
 from envs.samples import BadData, lines_file, read_samples
 from envs.scenario import suggestions
 from envs.types import Sample, Swapped
@@ -31,13 +32,7 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     ),
     "QD": ("Add more details to the image.",),
     "CIT": ("Rewind the video.", "Wait for the object to appear."),
-    "COCO": (
-        "Move the camera to the left.",
-        "Move the camera to the right.",
-        "Move the camera up.",
-        "Move the camera down.",
-        "Move farther from the object.",
-    ),
+    "COCO": (*SIDEWAYS, *UPRIGHT, FARTHER),
 }
 """Suggestions in the published style for samples without a data folder (tests, the training of the embedded model)."""
 
