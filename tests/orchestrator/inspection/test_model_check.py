@@ -102,6 +102,17 @@ def test_a_broken_configuration_is_no_crash(tmp_path, content):
 
 
 @pytest.mark.parametrize(
+    "preprocessor", [{}, {"processor_class": "NoSuchProcessor"}], ids=["no class", "unknown class"]
+)
+def test_a_processor_that_cannot_be_built_is_no_crash(tmp_path, preprocessor):
+    source = folder(tmp_path, model_type="llava", architectures=["LlavaForConditionalGeneration"])
+    Path(source, "preprocessor_config.json").write_text(json.dumps(preprocessor))
+    Path(source, "tokenizer_config.json").write_text("{}")
+
+    assert row(source=source, backend="transformers", gpus=0, packages=True).source == "ok: on disk"
+
+
+@pytest.mark.parametrize(
     ("entry", "cell"),
     [
         ({}, "unknown"),

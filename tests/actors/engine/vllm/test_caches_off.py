@@ -22,11 +22,10 @@ CACHES_OFF = {"enable_prefix_caching": False, "mm_processor_cache_gb": 0}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("caches", [True, False], ids=["caches", "caches off"])
-def test_a_picture_is_the_same_one_again_only_if_a_cache_is_on(tmp_path: Path, caches: bool) -> None:
+def test_a_picture_is_another_one_each_time(tmp_path: Path) -> None:
     checkpoint(tmp_path / "model")
     (picture,) = paint_pictures(tmp_path, ["0.png"])
-    options: dict[str, Any] = {"enforce_eager": True, "max_model_len": 1024, **({} if caches else CACHES_OFF)}
+    options: dict[str, Any] = {"enforce_eager": True, "max_model_len": 1024, **CACHES_OFF}
     model = ModelSpec(name="tiny", source=str(tmp_path / "model"), gpus=0, dtype="float32", options=options)
     backend = open_without_weights(model, tmp_path)
 
@@ -36,4 +35,4 @@ def test_a_picture_is_the_same_one_again_only_if_a_cache_is_on(tmp_path: Path, c
         return [prompt["mm_hashes"]["image"][0] for prompt in prompts]
 
     first, second = asyncio.run(render())
-    assert (first == second) is caches
+    assert first != second
