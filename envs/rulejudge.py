@@ -97,19 +97,24 @@ def turn_marks(
     verbatim = [says(sentences, ask) for ask in asks]
     ask_marks = verbatim if any(verbatim) else [says(sentences, ask, by_idea=True) for ask in asks]
     category_marks = [says(sentences, category) for category in categories]
-    has_other = not any(ask_marks) and any(says(sentences, other, by_idea=True) for other in (*others, *IDEAS))
+    has_other = not any(ask_marks) and (
+        any(says(sentences, other, by_idea=True) for other in others)
+        or any(_affirms(sentences, re.compile(idea)) for idea in IDEAS.values())
+    )
     says_nothing = not (has_other or any(ask_marks) or any(category_marks))
     return ask_marks, has_other, says_nothing and any(map(DECLINES.search, sentences)), category_marks
 
 
 def says(sentences: Sequence[str], accepted: str, by_idea: bool = False) -> bool:
     """Return True if any sentence has the accepted words, or their idea, without a negation."""
-    pattern = _pattern(accepted, by_idea)
-    matches = ((sentence, match) for sentence in sentences for match in pattern.finditer(sentence))
-    return not all(
-        NEGATIONS.search(" ".join(text[max(0, at.start() - NEAR) : at.start()].split()[-LOOK_BACK:]))
-        for text, at in matches
-    )
+    return _affirms(sentences, _pattern(accepted, by_idea))
+
+
+def _affirms(sentences: Sequence[str], pattern: re.Pattern[str]) -> bool:
+    """Return True if any sentence has a match without a negation before it."""
+    matches = ((sentence, match.start()) for sentence in sentences for match in pattern.finditer(sentence))
+    words = (text[max(0, start - NEAR) : start].split()[-LOOK_BACK:] for text, start in matches)
+    return any(not NEGATIONS.search(" ".join(before)) for before in words)
 
 
 @lru_cache(maxsize=4096)

@@ -70,6 +70,7 @@ def test_declining_is_the_abstention_and_silence_is_nothing(scenario):
     assert chosen_option(sample, state, "I am sorry. From this picture alone nobody could tell.") in sample.options
     assert chosen_option(sample, state, "I am sorry, I do not know.") not in suggestions(sample.options)
     assert chosen_option(sample, state, "") == chosen_option(sample, state, "Thank you for the picture.") == ""
+    assert chosen_option(sample, state, "The resolution is low.") == "", "a word of an idea is no request"
 
 
 @pytest.mark.parametrize("scenario", ["MVP-N", "IN-C", "QD"])
