@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import tomli_w
 
+from orchestrator.tracking.client import resolve_uri
 from orchestrator.tracking.mlflow_run import MlflowRun
 from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset
 from orchestrator.tracking.tracker import Tracker
@@ -28,7 +29,7 @@ def row(number: int, finished: int = 10, acc: float = 50.0) -> dict[str, Any]:
 def client(location: Path | str):
     from mlflow.tracking import MlflowClient
 
-    return MlflowClient(tracking_uri=location if isinstance(location, str) else f"sqlite:///{location / 'mlflow.db'}")
+    return MlflowClient(tracking_uri=location if isinstance(location, str) else resolve_uri("sqlite", location))
 
 
 def runs(location: Path | str, name: str = "sweep"):
