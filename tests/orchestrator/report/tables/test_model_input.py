@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
 from actors.trial.certificate import Certificate, CertifiedRequest
-from orchestrator.cli.main import app
 from orchestrator.inspection.certificate import add_certificate
 from orchestrator.report.html import build_page
 from orchestrator.report.read_run import read_run
@@ -23,12 +22,6 @@ UNEQUAL = f"Model input: differs from the package's call: {NAME}."
 HASHES = {"input_ids": "a" * 64, "pixel_values": "b" * 64}
 
 
-def played(folder: Path, data: Path, seed: int = 0) -> Path:
-    """Play a model of the paper by a policy, without a certificate."""
-    wanted = sweep(data, [NAME, "guess"], ["zero-shot", "hint"], scenarios=["QD", "ROD"], seed=seed)
-    return play_sweep(folder, wanted, backends={NAME: Baseline("uniform")})
-
-
 def give_certificate(folder: Path, **changes: str) -> None:
     request = CertifiedRequest(sample=7, pictures=1, engine={**HASHES, **changes}, package=HASHES)
     (model,) = (model for model in stored_sweep(folder).models if model.name == NAME)
@@ -38,20 +31,14 @@ def give_certificate(folder: Path, **changes: str) -> None:
 
 @pytest.fixture(scope="module")
 def runs(demo_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One run without a certificate, one with an unequal and one with an equal one."""
+    """One run of a model of the paper without a certificate, one with an unequal and one with an equal one."""
     parent = tmp_path_factory.mktemp("certified")
-    folders = {
-        name: played(parent / name, demo_data, seed) for seed, name in enumerate(("missing", "unequal", "equal"))
-    }
+    wanted = sweep(demo_data, [NAME, "guess"], ["zero-shot", "hint"], scenarios=["QD", "ROD"])
+    first = play_sweep(parent / "missing", wanted, backends={NAME: Baseline("uniform")})
+    folders = {"missing": first} | {name: shutil.copytree(first, parent / name) for name in ("unequal", "equal")}
     give_certificate(folders["unequal"], pixel_values="c" * 64)
     give_certificate(folders["equal"])
     return folders
-
-
-def printed(*arguments: object) -> str:
-    done = CliRunner().invoke(app, list(map(str, arguments)))
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 @pytest.mark.parametrize(("name", "note"), [("missing", MISSING), ("unequal", UNEQUAL), ("equal", "")])
