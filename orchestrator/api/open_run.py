@@ -1,18 +1,14 @@
-"""``Run``: a run folder as polars frames and viewable episodes, read-only."""
+"""``Run``: a run folder as polars frames, read-only."""
 
-from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import polars as pl
 
-from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.object_store.run_location import readable_folder
 from orchestrator.report.comparisons.run_comparison import compare_runs
-from orchestrator.report.html.episode_view import replay_episode
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
@@ -64,29 +60,6 @@ class Run:
         rows = self._of_plan(episode_store.options(self.folder))
         return rows.sort("key", "turn", pl.col("position") < 0, "position")
 
-    def replay(self, key: str) -> pl.DataFrame:
-        """Replay an episode from its stored replies: one row per turn, with question, options and parsed action.
-
-        Columns: turn, frame, image, prompt, options (suggestions, abstention, categories, as lettered), reply, option,
-        category, action, move. Raises RunFolderError if the episode or its samples are missing, or if this version parses
-        a reply differently.
-        """
-        row, turns = self._episode(key)
-        questions, reason = replay_episode(self._read, row, turns)
-        if reason and not questions:
-            raise RunFolderError(f"{key}: {reason}")
-        columns = ("reply", "option", "category", "action", "move")
-        rows = [
-            {
-                **{name: turn[name] for name in ("turn", "frame", "image")},
-                "prompt": questions[turn["turn"]].view.prompt,
-                "options": [*questions[turn["turn"]].view.options, *questions[turn["turn"]].view.categories],
-                **{name: turn[name] for name in columns},
-            }
-            for turn in turns
-        ]
-        return pl.DataFrame(rows, schema_overrides={"options": pl.List(pl.String), "move": pl.String})
-
     def compare(self, *others: Self) -> pl.DataFrame:
         """Return the difference of every other run from this one, on the same samples.
 
@@ -102,14 +75,6 @@ class Run:
     def _of_plan(self, rows: pl.LazyFrame) -> pl.DataFrame:
         """Read the rows of the plan's episodes."""
         return rows.join(self.episodes.lazy().select("key"), on="key", how="semi").collect()
-
-    def _episode(self, key: str) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
-        rows = self.episodes.filter(pl.col("key") == key)
-        if not rows.height:
-            close = get_close_matches(key, self.episodes["key"].to_list(), n=1)
-            hint = f"did you mean {close[0]!r}?" if close else '`.episodes["key"]` lists them'
-            raise RunFolderError(f"{self.folder} has no episode {key!r}; {hint}")
-        return rows.row(0, named=True), self.turns.filter(pl.col("key") == key).to_dicts()
 
 
 def open_run(folder: str | Path, data: str | Path | None = None, judge: str = "") -> Run:

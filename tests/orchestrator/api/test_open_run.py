@@ -1,11 +1,10 @@
-"""A run folder from Python: frames that agree with the store, an episode replayed, mistakes in sentences."""
+"""A run folder from Python: frames that agree with the store, mistakes in sentences."""
 
 from __future__ import annotations
 
 import importlib
 import subprocess
 import sys
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -65,26 +64,9 @@ def test_frames_are_the_store_and_the_report(folder):
     assert repr(run) == f"<Run {folder}: 28 cells, 84 of 84 episodes>"
 
 
-def test_every_episode_is_replayed_as_it_was_played(folder):
-    run = open_run(folder)
-
-    for key in run.episodes.filter(scenario="QD")["key"]:
-        replayed, stored = run.replay(key), run.turns.filter(key=key)
-        same = ["turn", "frame", "image", "reply", "option", "category", "action", "move"]
-        assert replayed.select(same).rows() == stored.select(same).rows()
-        assert (
-            all(len(options) >= 4 for options in replayed["options"]) and replayed["prompt"].str.len_chars().min() > 0
-        )
-
-
 def test_mistakes_are_sentences(folder, tmp_path):
-    key = open_run(folder).episodes["key"][0]
     with pytest.raises(RunFolderError, match="holds no run"):
         open_run(tmp_path)
-    with pytest.raises(RunFolderError, match=f"no episode '{key}x'; did you mean '{key}'"):
-        open_run(folder).replay(f"{key}x")
-    with pytest.raises(RunFolderError, match="lists them"):
-        open_run(folder).replay("?")
     with pytest.raises(SweepError, match="there is no model 'oracel'"):
         load_sweep({"data": "x", "models": ["oracel"]})
 
@@ -92,9 +74,8 @@ def test_mistakes_are_sentences(folder, tmp_path):
 def test_moved_data_folder_is_named(folder, demo_data, tmp_path):
     moved = tmp_path / "data"
     moved.symlink_to(demo_data)
-    key = open_run(folder).episodes["key"][0]
 
-    assert open_run(folder, data=moved).replay(key).equals(open_run(folder).replay(key))
+    assert open_run(folder, data=moved).results.equals(open_run(folder).results)
 
 
 def test_a_sweep_comes_from_a_name_a_file_or_a_table(demo_data, tmp_path):
@@ -135,13 +116,3 @@ def test_a_sweep_can_be_planned_before_its_bucket_holds_a_run(demo_data, url):
     cells = plan(load_sweep(table))
     assert cells["planned"].to_list() == [10] * cells.height and cells["done"].sum() == 0
     assert cells.columns == ["cell", "model", "scenario", "condition", "protocol", "planned", "done"]
-
-
-def test_a_run_is_one_line_with_what_is_finished(folder):
-    run = open_run(folder)
-
-    assert repr(run) == f"<Run {folder}: 28 cells, 84 of 84 episodes>" and (run.data, run.judge) == (None, "")
-    assert open_run(str(folder), "moved", "j").data == Path("moved") and open_run(folder, judge="j").judge == "j"
-    assert run.verdicts.height == run.options.height == 0
-    assert run.episodes["key"].to_list() == sorted(run.episodes["key"]) and run.episodes.height == 84
-    assert run.turns.sort("key", "turn").equals(run.turns) and run.turns.height == run.episodes["turns"].sum()
