@@ -66,12 +66,6 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def parse_dtype(name: str) -> torch.dtype:
-    """Return the type that ``dtype_name`` names."""
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
-
-
 def _leaves(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value

@@ -15,7 +15,7 @@ from PIL.Image import Image
 from transformers import AutoProcessor, Phi4MultimodalProcessor
 
 from actors.engine.backend import Message, ModelInput
-from actors.engine.hf.input_hashes import IDS, hash_normalization, hash_tensors, parse_dtype
+from actors.engine.hf.input_hashes import IDS, hash_normalization, hash_tensors
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
@@ -49,7 +49,7 @@ class PackageCall:
             inputs = {
                 name: value.to(torch.uint8) if value.is_floating_point() else value for name, value in inputs.items()
             }
-        hashes = hash_tensors(inputs, parse_dtype(engine.dtype))
+        hashes = hash_tensors(inputs, getattr(torch, engine.dtype))
         return hashes | (self._normalization() if raw else {}), repeats
 
     def _normalization(self) -> dict[str, str]:
