@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs import SCENARIOS, contract
@@ -56,6 +56,7 @@ def test_broken_contract_is_reported_by_its_promise(game):
         contract.check_scenario(game(), SAMPLES["QD"])
 
 
+@settings(max_examples=50)
 @given(name=st.sampled_from(list(SCENARIOS)), mode=st.sampled_from(MODES), data=st.data())
 def test_any_text_leaves_a_valid_state(name, mode, data):
     steps = walk(

@@ -61,7 +61,7 @@ def test_the_leading_positions_are_suggestions_and_the_clear_picture_adds_the_ca
     assert ("Banana" in play) == (scenario not in ("ROD", "MVP-N"))
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     before=PLAIN,
     thought=TEXTS,
@@ -89,7 +89,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return module
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=400)
 @given(text=TEXTS, count=COUNTS, scenario=st.sampled_from(list(SCENARIOS)))
 @example(text="0,1\n", count=2, scenario="IN-C")
 def test_strict_reading_matches_package(package, text, count, scenario):
@@ -103,7 +103,7 @@ def test_strict_reading_matches_package(package, text, count, scenario):
 
 
 # -- the instruction ---------------------------------------------------------------------------------------------------
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(answer=TEXTS)
 def test_fence_encloses_answer_exactly(answer):
     fence = fence_for(defused := defuse_markers(answer))
@@ -119,7 +119,7 @@ def test_fence_encloses_answer_exactly(answer):
     assert after.startswith("\nNow grade the answer"), "the task is told again after the answer, and has the last word"
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(text=TEXTS)
 def test_no_mark_of_an_engine_survives_and_nothing_else_changes(text):
     safe = defuse_markers(text)
