@@ -18,7 +18,7 @@ from orchestrator.object_store.writer_lock import WriterLock, read_holder, read_
 from orchestrator.storage.episode_store import EpisodeStore
 from tests.orchestrator.blocks import batch_of
 
-ROUNDS = 4
+ROUNDS = 3
 
 
 class RacingBucket(Bucket):
