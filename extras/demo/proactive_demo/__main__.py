@@ -10,7 +10,7 @@ from orchestrator.cli.user_errors import keep_exit_code
 
 COMMANDS = (
     "data demo outputs/demo-data --samples 56 --keep",
-    "run sweeps/demo-oeg.toml",
+    "run sweeps/demo-oeg.toml --set tracking.uri=none",
     "run sweeps/demo.toml",
 )
 
