@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
+from shutil import rmtree
 
 import polars as pl
 
@@ -87,6 +88,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     if conflicts and not prefer:
         listed = " and in ".join(map(str, conflicts))
         raise RunFolderError(f"the folders differ in {listed}: choose one with --prefer DIR; nothing was written")
+    is_new = not into.exists()
     with disk_errors(into), run_folder.claim(into, sweep, left_out=next(iter(left_out))):
         run_folder.write_plan(into, planned, keys)
         if weights:
@@ -96,7 +98,9 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
         taken = {source.name: source.own.height for source in sources}
         stored = episodes(into).select(pl.len()).collect().item()
         if stored != sum(taken.values()) or [*map(checksums.read_sums, folders)] != sums:
-            raise RunFolderError(f"a folder was written while it was merged; delete {into} and merge again")
+            if is_new:
+                rmtree(into)
+            raise RunFolderError("a folder was written while it was merged; wait for its driver, and merge into a new folder")
         summary = MergeSummary(taken, gave_way, judged.height, conflicts, keys.len() - stored)
         checksums.write(into / RECORD, run_folder.to_json(asdict(summary)))
         write_results(into, _result_rows(into, planned))
