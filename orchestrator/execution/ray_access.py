@@ -44,10 +44,7 @@ def describe_open_ports(addresses: Sequence[str]) -> str:
         return ""
     names = ", ".join(others[:4]) + (f" and {len(others) - 4} more" if len(others) > 4 else "")
     if os.environ.get(MODE, "").lower() == "token":
-        return (
-            f"{OPEN_PORTS} are open on {names} to everyone with the cluster's token, and to everyone if it was started without"
-            f" {MODE}=token; without Ray's TLS they are unencrypted"
-        )
+        return f"{OPEN_PORTS} are open on {names} to everyone with the cluster's token; without Ray's TLS it is unencrypted"
     return (
         f"{OPEN_PORTS} are open on {names}: everyone who reaches them can run any code as you; restart the cluster with "
         f"{MODE}=token on each node, or close its network (docs/security.md)"

@@ -15,8 +15,9 @@ from typing import Any
 import ray
 from ray._private import ray_constants
 from ray._private.worker import global_worker
-from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ignore[attr-defined]
 from ray.autoscaler.sdk import request_resources
+from ray.exceptions import AuthenticationError
 from ray.job_config import JobConfig
 
 from actors.node.import_path import imports_working_folder
@@ -90,8 +91,6 @@ def connect(say: Callable[[str], None] = lambda line: None) -> None:
     address = ray_access.cluster_address()
     if ray.is_initialized():
         return
-    if address:
-        _offer_token()
     activity, began = f"joining Ray at {address}" if address else "starting Ray", time.monotonic()
     say(f"{activity} ...")
     _retry_init(address)
@@ -123,13 +122,6 @@ def _retry_init(address: str) -> None:
     )
 
 
-def _offer_token() -> None:
-    """Send the user's token, if there is one: ``ray start`` asks for it then, but a driver that joins does not send it."""
-    if ray_access.MODE not in os.environ and AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
-        os.environ[ray_access.MODE] = "token"
-        Config.initialize("")
-
-
 class OwnImports(JobConfig):  # type: ignore[misc]
     """A job whose workers import from the working folder only if the driver does; Ray alone would always put it first."""
 
@@ -148,10 +140,26 @@ def _init(address: str) -> None:
         _close_to_other_machines()
         ray.init(address="local", include_dashboard=False, num_cpus=os.cpu_count() or 1, **common)
         return
-    host, _, port = address.rpartition("://")[2].rpartition(":")
+    scheme, _, place = address.rpartition("://")
+    host, _, port = place.rpartition(":")
     if host and port.isdigit():  # Ray itself takes a minute to fail if nothing listens on the port
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
+        if not scheme:
+            _send_token_if_asked(address)
     ray.init(**common)
+
+
+def _send_token_if_asked(address: str) -> None:
+    """Send the user's token to a cluster that asks for it; a driver that sends one unasked would refuse the cluster's calls.
+
+    ``ray start`` asks for a token as soon as the user has one, but a driver that joins sends none by itself.
+    """
+    Config.initialize("")  # an earlier run of this process may have had a token
+    try:
+        GcsClient(address=address).internal_kv_keys(b"", namespace=None, timeout=CONNECT_TIMEOUT_S)
+    except AuthenticationError:
+        os.environ.setdefault(ray_access.MODE, "token")
+        Config.initialize("")
 
 
 def _close_to_other_machines() -> None:

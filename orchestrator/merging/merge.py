@@ -100,7 +100,9 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
         if stored != sum(taken.values()) or [*map(checksums.read_sums, folders)] != sums:
             if is_new:
                 rmtree(into)
-            raise RunFolderError("a folder was written while it was merged; wait for its driver, and merge into a new folder")
+            raise RunFolderError(
+                "a folder was written while it was merged; wait for its driver, and merge into a new folder"
+            )
         summary = MergeSummary(taken, gave_way, judged.height, conflicts, keys.len() - stored)
         checksums.write(into / RECORD, run_folder.to_json(asdict(summary)))
         write_results(into, _result_rows(into, planned))

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from tests.conftest import ENVIRONMENT
@@ -86,8 +87,13 @@ class Head:
         deadline = time.monotonic() + seconds
         while True:
             assert self.process.poll() is None, self.log.read_text()
-            with suppress(OSError), urlopen(f"{self.jobs}/api/jobs/", timeout=5):
+            try:
+                urlopen(f"{self.jobs}/api/jobs/", timeout=5).close()
                 return
+            except HTTPError:  # it asks for a token
+                return
+            except OSError:
+                pass
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.5)
 

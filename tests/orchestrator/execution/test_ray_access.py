@@ -16,6 +16,7 @@ from orchestrator.execution.ray_access import (
     describe_open_ports,
 )
 from tests.conftest import ROOT
+from tests.orchestrator.rayhead import head
 
 STRANGER = """
 import sys
@@ -128,15 +129,29 @@ def ask_as_stranger(address: str, environment: dict[str, str]) -> str:
     return subprocess.run(command, env=stranger, capture_output=True, text=True, timeout=60).stderr
 
 
-@pytest.mark.parametrize("has_token", [True, False])
-def test_a_driver_that_joins_sends_the_users_token(tmp_path: Path, has_token: bool) -> None:
-    if has_token:
-        (tmp_path / ".ray").mkdir()
-        (tmp_path / ".ray" / "auth_token").write_text("0" * 64)
-    code = (
-        "import os; from orchestrator.execution import ray_cluster; ray_cluster._offer_token();"
-        " print(os.environ.get('RAY_AUTH_MODE'))"
-    )
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    said = subprocess.check_output([sys.executable, "-c", code], env={**environment, "HOME": str(tmp_path)}, text=True)
-    assert said.strip() == ("token" if has_token else "None")
+JOIN = """
+import ray
+from orchestrator.execution import ray_cluster
+
+ray_cluster.connect()
+
+@ray.remote
+class Adder:
+    def add(self, one, other):
+        return one + other
+
+print("sum", ray.get(Adder.remote().add.remote(1, 2)))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["token", "disabled"])
+def test_a_driver_joins_a_cluster_that_asks_for_the_users_token_and_one_that_does_not(variables, mode):
+    close_to_other_machines()
+    with head(RAY_AUTH_MODE=mode, HOME=str(variables)) as cluster:
+        environment = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"}
+        environment |= {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": cluster.address}
+        joined = subprocess.run(
+            [sys.executable, "-c", JOIN], env=environment, capture_output=True, text=True, timeout=120
+        )
+    assert "sum 3" in joined.stdout, joined.stderr
