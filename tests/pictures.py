@@ -45,7 +45,10 @@ Prepare = Callable[[webdriver.Chrome], object]
 def main(forms: Path | None) -> None:
     """Write the pictures, or every page in four forms."""
     subprocess.run(
-        [sys.executable, "-m", "orchestrator", "report", DEMO], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "orchestrator", "report", DEMO.relative_to(ROOT)],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
     with ExitStack() as stack:
         addresses = {name: stack.enter_context(page) for name, page in pages().items()}
