@@ -32,6 +32,5 @@ def test_a_model_that_fails_does_not_stop_the_next(cli, tmp_path: Path) -> None:
     assert (failed["model"], failed["ok"], failed["loads"]) == ("broken", False, None)
     assert "Unrecognized processing class" in failed["wrong"] and "\n" not in failed["wrong"]
     assert (played["model"], played["ok"], played["wrong"]) == ("embedded", True, "")
-    assert played["equal"] == "ids 6/6, replies 6/6"
-    assert (played["episodes"], played["ended"], played["picture"]) == (7 * 3, 0, 19)
-    assert played["rate"] > 0 and played["loads"] > 0 and played["host"] > 0.1 and played["gpu"] is None
+    assert (played["input"], played["episodes"], played["ended"]) == ("equal", 7 * 3, 0)
+    assert played["rate"] > 0 and played["loads"] > 0

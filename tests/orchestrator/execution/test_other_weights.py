@@ -59,8 +59,8 @@ def test_weights_that_changed_between_kill_and_resume_are_refused(cli: Cli, demo
     pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")
     model, out, file = copy_embedded(tmp_path / "model"), tmp_path / "run", tmp_path / "mine.toml"
     file.write_text(ENTRY.format(data=demo_data, source=model))
-    stored, before = start_and_kill(cli, file, out), hash_folder(model)
-    assert read_weights(out)["mine"]["weights"] == before
+    stored, before = start_and_kill(cli, file, out), read_weights(out)["mine"]["weights"]
+    assert before.startswith(hash_folder(model))
     certificate = read_certificates(out)["mine"]
     assert (certificate.status, certificate.weights, len(certificate.requests)) == ("equal", before, 3 * 7)
     config = model / "generation_config.json"
@@ -70,10 +70,8 @@ def test_weights_that_changed_between_kill_and_resume_are_refused(cli: Cli, demo
     on_cluster = cli.run("run", file, "--output", out)
 
     assert refused.returncode == 2 and "Traceback" not in refused.stderr
-    assert refused.stderr.splitlines()[-1] == (
-        f"proactive-sweep: {out} was played with weights {before[:19]} of mine, but {model} has weights "
-        f"{hash_folder(model)[:19]} on this machine; restore its files, or pass another --output"
-    )
+    told = refused.stderr.splitlines()[-1]
+    assert all(part in told for part in (str(out), before[:19], hash_folder(model)[:19], "restore its files")), told
     assert on_cluster.returncode != 0 and "restore its files" in on_cluster.stderr
     assert episodes(out).collect().height == stored
 
