@@ -75,6 +75,7 @@ def test_a_hub_that_does_not_answer_is_told_from_a_refusal(
 ) -> None:
     """A refusal leaves the model out of the run; a worker that meets an outage is started again."""
     hub = pytest.importorskip("huggingface_hub.utils", reason="the extra `hub` is not installed")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # as another test's environment may say
 
     def open_engine(entry: ModelSpec, data: Path) -> None:
         try:
