@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from envs.installed import missing_extra
 from sweeps.conditions import Condition
+from sweeps.model import STAGES
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
 
@@ -22,12 +23,12 @@ Entry = TypeVar("Entry", ModelSpec, Condition)
 
 
 def drop_removed(table: Any) -> Any:
-    """Return a stored table without the keys of ``REMOVED``, which older versions wrote into every run folder."""
+    """Return a stored table without the keys of ``REMOVED`` and ``STAGES``, which older versions wrote into run folders."""
     if isinstance(table, list):
         return [drop_removed(entry) for entry in table]
     if not isinstance(table, dict):
         return table
-    return {key: drop_removed(value) for key, value in table.items() if key not in REMOVED}
+    return {key: drop_removed(value) for key, value in table.items() if key not in {*REMOVED, STAGES}}
 
 
 def validate_table(table_type: type[Table], fields: Mapping[str, Any], where: str) -> Table:

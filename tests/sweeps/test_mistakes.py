@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sweeps.load import SweepError, build, load
+from sweeps.model import STAGES
 from sweeps.sweep_file import override_key
 from sweeps.validation import REMOVED
 
@@ -86,6 +87,15 @@ def test_a_removed_key_is_refused_with_what_is_there_instead(key: str) -> None:
     with pytest.raises(SweepError) as error:
         build(table, "x.toml")
     assert REMOVED[key] in str(error.value) and "unknown key" not in str(error.value)
+
+
+def test_a_stored_sweep_is_read_without_what_is_gone() -> None:
+    model = {"name": "m", "source": "s", "backend": "vllm", "gpus": 2}
+    stored = build({**SMALL, "model": [model], "models": ["m"]}, "x.toml").model_dump(mode="json", exclude_none=True)
+    stored["models"][0]["options"] = {STAGES: 2, "seed": 1}
+    stored |= {"precision": {"half_width": 2.0, "ranking": True}}
+    read = build(stored, "sweep.resolved.toml")
+    assert read.models[0].options == {"seed": 1} and read.precision is not None
 
 
 @pytest.mark.parametrize(
