@@ -44,15 +44,21 @@ def _served_cell(model: ModelSpec, address: str) -> str:
         return f"no: {where} ({why}); start the service, or correct base_url"
     if model.source in served:
         return "ok: it answers"
-    try:  # many servers list other names than they take
-        question = {"model": model.source, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    if served and _refuses(model):
+        return f"no: it serves {list_first(served)}, not {model.source}; correct source"
+    return f"unknown: {address} does not list {model.source}"
+
+
+def _refuses(model: ModelSpec) -> bool:
+    """Return True if the service refuses one short question to this model; many servers list other names than they take."""
+    question = {"model": model.source, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    try:
         _ask(model, "chat/completions", json.dumps(question).encode())
     except urllib.error.HTTPError as problem:
-        if served and problem.code in (400, 404):
-            return f"no: it serves {list_first(served)}, not {model.source}; correct source"
+        return problem.code in (400, 404)
     except (OSError, HTTPException, ValueError):
         pass
-    return f"unknown: {address} does not list {model.source}"
+    return False
 
 
 def _ask(model: ModelSpec, path: str, question: bytes | None = None) -> Any:
