@@ -3,7 +3,6 @@
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 from envs.thoughts import opens_thoughts, split_thoughts, tidy_answer
@@ -22,11 +21,14 @@ class ThoughtsAndAnswer(NamedTuple):
 class ThoughtReader:
     """The marks of one model; its replies are decoded with special tokens, because some models mark thoughts by these."""
 
-    def __init__(self, tokenizer: Any, prompt: str, thinking: Thinking) -> None:
-        """``prompt`` is any prompt of the chat template, which may open the first thought of each reply."""
-        self.is_open, self.budget = opens_thoughts(prompt), thinking.budget
-        self.decoder = deepcopy(tokenizer)  # a tokenizer must not decode while it encodes in another thread
-        tokens = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+    def __init__(self, decoder: Any, prompt: str, thinking: Thinking) -> None:
+        """
+        Args:
+            decoder: the tokenizer, which must not decode while it encodes in another thread.
+            prompt: any prompt of the chat template, which may open the first thought of each reply.
+        """
+        self.is_open, self.budget, self.decoder = opens_thoughts(prompt), thinking.budget, decoder
+        tokens = {str(token) for token in decoder.added_tokens_decoder.values() if token.special}
         self.special = re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))) or r"(?!)")
 
     def read(self, text: str, tokens: Sequence[int], finish: str, answer_tokens: int) -> ThoughtsAndAnswer:

@@ -192,7 +192,7 @@ class ModelAndProcessor:
         self.checkpoint_decoding = self.network.generation_config.to_diff_dict()
         """The checkpoint's generation configuration, before it is replaced."""
         forget_defaults(self.network, self.stops, pad_token(self.tokenizer))
-        self.thoughts = ThoughtReader(self.tokenizer, self._question(), model.thinking) if model.thinking else None
+        self.thoughts = ThoughtReader(self.decoder, self._question(), model.thinking) if model.thinking else None
         text = self.network.config.get_text_config()
         self.max_context: int | None = getattr(text, "max_position_embeddings", None)
 

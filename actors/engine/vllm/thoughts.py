@@ -1,5 +1,6 @@
 """vLLM's reasoning parsers for an engine in this process."""
 
+from copy import deepcopy
 from typing import Any
 
 from vllm.reasoning import ReasoningParserManager
@@ -14,11 +15,11 @@ from sweeps.spec import ModelSpec
 class ParsedThoughts(ThoughtReader):
     """A reasoning parser of vLLM; replies that it cannot read are split by their marks."""
 
-    def __init__(self, model: ModelSpec, tokenizer: Any, prompt: str) -> None:
+    def __init__(self, model: ModelSpec, decoder: Any, prompt: str) -> None:
         """Raises ValueError if vLLM lacks the entry's parser."""
         assert model.thinking is not None
-        super().__init__(tokenizer, prompt, model.thinking)
-        self.tokenizer, self.chat = tokenizer, model.chat
+        super().__init__(decoder, prompt, model.thinking)
+        self.chat = model.chat
         try:
             self.parser: Any = ReasoningParserManager.get_reasoning_parser(model.thinking.parser)
         except KeyError:
@@ -29,7 +30,7 @@ class ParsedThoughts(ThoughtReader):
 
     def split(self, text: str, finish: str) -> tuple[str, str]:
         try:
-            parser = self.parser(self.tokenizer, chat_template_kwargs=self.chat)
+            parser = self.parser(self.decoder, chat_template_kwargs=self.chat)
             thought, answer = parser.extract_reasoning(text, plain_request())
         except Exception:  # parsers raise anything on unexpected texts
             return super().split(text, finish)
@@ -40,9 +41,9 @@ def open_thoughts(model: ModelSpec, renderer: Any, template: ChatParams) -> Thou
     """Return the reader of the model's thoughts; None if its entry has no ``thinking``."""
     if model.thinking is None:
         return None
-    tokenizer, prompt = renderer.get_tokenizer(), render_question(renderer, template)
+    decoder, prompt = deepcopy(renderer.get_tokenizer()), render_question(renderer, template)
     return (
-        ThoughtReader(tokenizer, prompt, model.thinking)
+        ThoughtReader(decoder, prompt, model.thinking)
         if model.thinking.parser == "auto"
-        else ParsedThoughts(model, tokenizer, prompt)
+        else ParsedThoughts(model, decoder, prompt)
     )
