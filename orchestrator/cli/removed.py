@@ -20,7 +20,7 @@ RENAMED = {
     "models prove": "models try NAME --prove",
     "prompt": "models try [NAME] --prompt SCENARIO/ID[/CONDITION[/TURN]]",
     "compare --independent": "compare --cluster none",
-    "data fetch --delete-archives": "--delete-archives is gone: each archive is removed once it is unpacked",
+    "data fetch --delete-archives": "data fetch DIR, which removes each archive once it is unpacked",
     "data fetch --split": "data split DIR, of extras/learn",
     "export --into": "export --output DIR",
     "export --publish": "publish PATH --to OWNER/NAME, of extras/bridges",
