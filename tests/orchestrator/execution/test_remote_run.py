@@ -70,6 +70,11 @@ def test_after_kill_9_another_machine_resumes_from_bucket(cli, sweep_file, url, 
         outcome = cli.run(*command)
         assert outcome.returncode == 0 and "u0" in outcome.stdout, outcome.stderr
 
+    small = f"{url}-small"  # a report ranks all pairs of models, which takes minutes for 400
+    assert cli.run("run", sweep_file, "--output", small).returncode == 0
+    outcome = cli.run("report", small, "--brief")
+    assert outcome.returncode == 0 and "uniform" in outcome.stdout, outcome.stderr
+
 
 def stored_rows(url: str) -> int:
     count: int = episodes(remote.readable_folder(url)).select(pl.len()).collect().item()
