@@ -1,4 +1,4 @@
-"""What an entry may say about its engine: options that can change an answer or run code, and packages.
+"""The engine options and packages that an entry may name, by whether they can change an answer or run code.
 
 Engines accept names of classes, kernels and repositories in many options, and run what they name: an entry with an option
 outside ``SAFE`` must say ``unsafe_options = true``.

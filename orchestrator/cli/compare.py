@@ -16,7 +16,7 @@ from orchestrator.report.tables.formats import rich_table
 from orchestrator.report.tables.model_input import add_notes, input_notes
 
 ReadOptions = tuple[Path | None, str, bool, str]
-"""How run folders are read: ``--data``, ``--judge``, ``--strict-paper``, and the clusters of samples."""
+"""Options for reading run folders: ``--data``, ``--judge``, ``--strict-paper``, and the clusters of samples."""
 
 
 def clusters(name: str) -> str:

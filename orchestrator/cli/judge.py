@@ -96,10 +96,10 @@ def _show_agreement(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json(pairs.to_dicts())
         return
-    shown = pairs.drop("first_yes", "other_yes")
-    rows = ([_format(value) for value in row] for row in shown.iter_rows())
+    agreement = pairs.drop("first_yes", "other_yes")
+    rows = ([_format(value) for value in row] for row in agreement.iter_rows())
     too_few = "fewer than two judges have read answers of this run"
-    show(text_table(shown.columns, rows) if pairs.height else too_few, min_width=WIDTH)
+    show(text_table(agreement.columns, rows) if pairs.height else too_few, min_width=WIDTH)
 
 
 def _format(value: object) -> str:

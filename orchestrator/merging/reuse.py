@@ -63,18 +63,18 @@ def take_over(sweep: Sweep, plan: Plan, store: EpisodeStore, folders: Sequence[t
     or is the run's own.
     """
     stored = stored_episodes(plan, store.folder).select("key").collect()
-    found = []
+    reusables = []
     for name, folder in folders:
         if lock.real_path(folder) == lock.real_path(store.folder):
             raise RunFolderError(
                 f"--reuse {name} is the run's own folder; remove it: stored episodes are never replayed"
             )
-        found.append(find_reusable(sweep, plan, name, folder, store.folder, stored))
-    sources = [reusable.source for reusable in found]
+        reusables.append(find_reusable(sweep, plan, name, folder, store.folder, stored))
+    sources = [reusable.source for reusable in reusables]
     assign_episodes(sources)
     _record(store.folder, [(source, source.own.with_columns(judge=pl.lit(None, pl.String))) for source in sources])
     write_episodes(store, sources)
-    for reusable in found:
+    for reusable in reusables:
         yield from reusable.lines
     if sweep.judge is not None and sweep.is_judged:
         yield from _take_verdicts(store.folder, judge_key(sweep.judge), sources)

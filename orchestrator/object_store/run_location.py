@@ -41,7 +41,7 @@ from orchestrator.storage.part_files import list_parts
 INCOMPLETE = 1
 """Exit code of an attempt that is not completely uploaded."""
 TRIES = 5
-"""How often the bucket is listed again because its writer has merged parts meanwhile."""
+"""Attempts to list the bucket and fetch what is listed, which fail if its writer merges parts meanwhile."""
 
 
 @dataclass

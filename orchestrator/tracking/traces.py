@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from actors.text.printable import spell_invisible
+from envs.answers import letter
 from envs.plural import pluralize
 from orchestrator.report.html.episode_view import rows_by_key, view_episode
 from orchestrator.report.html.text import visible
@@ -160,7 +161,7 @@ def _describe_turn(turn: Mapping[str, Any], view: Mapping[str, Any], uris: list[
         shown = {"type": "image_url", "image_url": {"url": uris[picture]}}
     question = f"({view.get('why', 'the question is unknown')})"
     if "prompt" in turn:
-        lettered = (f"{chr(65 + n)}. {text}" for n, text in enumerate((*turn["options"], *turn["categories"])))
+        lettered = (f"{letter(n)}. {text}" for n, text in enumerate((*turn["options"], *turn["categories"])))
         question = code_block("\n".join([turn["prompt"], *lettered]))
     verdict = f"Read as {action}: suggestion side {turn['option']}, category side {turn['category']}."
     if turn["action"] is None:

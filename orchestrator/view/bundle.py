@@ -22,7 +22,7 @@ from orchestrator.report.html.thumbnails import Thumbnails, make_thumbnail
 from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.assets import SCRIPT, STYLE, render_page
-from orchestrator.view.catalog import Catalog, open_run, read_episodes
+from orchestrator.view.catalog import Catalog, open_unread, read_episodes
 
 FILE_EPISODES, GROUP_EPISODES = 8_192, 128
 """Number of episodes per file and per row group."""
@@ -89,7 +89,7 @@ def write_bundle(
 ) -> Iterator[BundleTotals]:
     """Write the bundle, and yield its totals after each file of episodes and at the end. Raises RunFolderError."""
     _make_folder(target)
-    catalog = Catalog({name: read_episodes(open_run(folder), data) for name, folder in runs.items()})
+    catalog = Catalog({name: read_episodes(open_unread(folder), data) for name, folder in runs.items()})
     pictures, sizes = PictureWriter(target), list[int]()
     stored = cache(lambda folder: StoredPictures(folder if with_pictures else None, pictures))
     for start in range(0, catalog.height, FILE_EPISODES):

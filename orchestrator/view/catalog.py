@@ -120,7 +120,7 @@ class Catalog:
         return {**view, "pictures": [uri for pictures in opened for uri in pictures.uris]}
 
 
-def open_run(folder: Path) -> RunData:
+def open_unread(folder: Path) -> RunData:
     """Return a run without its episodes; raises RunFolderError if there is no run."""
     return RunData(folder, stored_sweep(folder), pl.DataFrame(), EPISODES.to_frame())
 

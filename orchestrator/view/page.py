@@ -14,7 +14,7 @@ from aiohttp import web
 
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.assets import SCRIPT, STYLE, render_page
-from orchestrator.view.catalog import Catalog, open_run, read_episodes
+from orchestrator.view.catalog import Catalog, open_unread, read_episodes
 from orchestrator.view.loopback import LoopbackPage, page_headers
 
 REFRESH_S, REST_FACTOR = 1.0, 10
@@ -33,7 +33,7 @@ class ViewPage(LoopbackPage):
         }  # fmt: skip
         routes = [web.get("/{token}/" + path, handler) for path, handler in handlers.items()]
         super().__init__(routes, page_headers(STYLE, SCRIPT, "connect-src 'self'; form-action 'none'"), 1024)
-        self.data, self.catalog = data, Catalog({name: open_run(folder) for name, folder in runs.items()})
+        self.data, self.catalog = data, Catalog({name: open_unread(folder) for name, folder in runs.items()})
         self.previous = self.catalog
         """The catalog of pages that have not noticed the newest one."""
         self.is_complete = False

@@ -29,8 +29,8 @@ def join_runs(runs: Sequence[RunData]) -> tuple[RunData, list[Table]]:
     refuse_other_pictures(named)
     joined, inputs = _join(named), joint_input_notes(named)
     tables = answer_table(joined), ranking_table(joined), *result_tables(joined.rows, joined.baselines)
-    shown = [replace(drop_empty_columns(table), fold_baselines=True, is_open=True) for table in tables if table.rows]
-    return joined, [add_notes(table, inputs) for table in shown]
+    opened = (replace(drop_empty_columns(table), fold_baselines=True, is_open=True) for table in tables if table.rows)
+    return joined, [add_notes(table, inputs) for table in opened]
 
 
 def _join(runs: Mapping[str, RunData]) -> RunData:

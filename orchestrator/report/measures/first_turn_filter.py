@@ -53,8 +53,8 @@ def filter_samples(run_data: RunData, percent: int) -> tuple[list[str], pl.DataF
 
 def kept_ids(samples: pl.DataFrame) -> dict[str, list[int]]:
     """Return the ids that are certainly kept, by scenario, as ``selection.ids_file`` reads them."""
-    kept = samples.filter("kept")
-    return {name: kept.filter(scenario=name)["sample_id"].to_list() for name in in_paper_order(samples["scenario"])}
+    chosen = samples.filter("kept")
+    return {name: chosen.filter(scenario=name)["sample_id"].to_list() for name in in_paper_order(samples["scenario"])}
 
 
 def count_samples(samples: pl.DataFrame) -> pl.DataFrame:

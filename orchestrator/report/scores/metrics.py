@@ -235,5 +235,5 @@ def cached_percentages() -> list[pl.Expr]:
     expressions = []
     for name, (total_column, cached) in CACHED.items():
         total = pl.col(total_column).filter(pl.col(cached).is_not_null()).sum()
-        expressions.append(pl.when(total > 0).then(100 * pl.col(cached).sum() / total).alias(name))
+        expressions.append(_percentage(pl.col(cached).sum(), total).alias(name))
     return expressions

@@ -13,7 +13,7 @@ from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.planning.named_by_user import check_named
 from orchestrator.storage import checksums, run_folder
-from orchestrator.view.catalog import open_run, read_episodes
+from orchestrator.view.catalog import open_unread, read_episodes
 from sweeps.model import ModelSpec
 from tests.orchestrator.report import runs
 
@@ -186,7 +186,7 @@ def test_no_command_on_a_received_folder_contacts_its_addresses(received, strang
 
 
 def test_view_of_a_received_folder_contacts_no_address(received, stranger):
-    run = read_episodes(open_run(received))
+    run = read_episodes(open_unread(received))
 
     assert run.episodes.height and not run.samples
     assert stranger.connections == 0

@@ -8,13 +8,13 @@ from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
-from orchestrator.view.catalog import KINDS, Catalog, open_run, read_episodes, run_names
+from orchestrator.view.catalog import KINDS, Catalog, open_unread, read_episodes, run_names
 from orchestrator.view.page import ViewPage
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 
 def read_catalog(folders) -> Catalog:
-    return Catalog({name: read_episodes(open_run(folder)) for name, folder in folders.items()})
+    return Catalog({name: read_episodes(open_unread(folder)) for name, folder in folders.items()})
 
 
 @pytest.fixture(scope="module")
