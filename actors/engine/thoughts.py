@@ -22,11 +22,7 @@ class ThoughtReader:
     """The marks of one model; its replies are decoded with special tokens, because some models mark thoughts by these."""
 
     def __init__(self, decoder: Any, prompt: str, thinking: Thinking) -> None:
-        """
-        Args:
-            decoder: the tokenizer, which must not decode while it encodes in another thread.
-            prompt: any prompt of the chat template, which may open the first thought of each reply.
-        """
+        """``decoder``: a tokenizer that encodes in no other thread; ``prompt``: any prompt, which may open a reply's thought."""
         self.is_open, self.budget, self.decoder = opens_thoughts(prompt), thinking.budget, decoder
         tokens = {str(token) for token in decoder.added_tokens_decoder.values() if token.special}
         self.special = re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))) or r"(?!)")

@@ -106,12 +106,8 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", rende
         is_service = model.backend == "openai"
         terms = "the provider's terms" if is_service else "ok: MIT"
         cells = {"source": service_cell(model) if is_service else _policy(model), "license": terms}
-        return {
-            **cells,
-            "architecture": "ok: no checkpoint",
-            "images": _images(model, Checkpoint({})),
-            "fit": "ok: no GPU",
-        }
+        images = _images(model, Checkpoint({}))
+        return {**cells, "architecture": "ok: no checkpoint", "images": images, "fit": "ok: no GPU"}
     if fault := _unfetched(model) or _adapter_fault(model):
         facts = ModelFacts(fault)
     else:

@@ -178,17 +178,8 @@ def dots_figure(
             part = rows.filter(condition=condition).drop_nulls(columns[0])
             shift, (color, marker) = 0.36 - 0.72 * (number + 0.5) / len(conditions), series_look(number)
             levels = [names.index(model) + shift for model in part["model"]]
-            _draw_intervals(
-                panel,
-                part,
-                columns,
-                levels,
-                color=color,
-                marker=marker,
-                markersize=3.3,
-                elinewidth=0.9,
-                label=condition,
-            )
+            look = {"color": color, "marker": marker, "markersize": 3.3, "elinewidth": 0.9}
+            _draw_intervals(panel, part, columns, levels, label=condition, **look)
     _add_legend(figure)
     return figure
 

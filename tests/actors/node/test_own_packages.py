@@ -44,10 +44,8 @@ def test_only_what_differs_is_installed_once_and_comes_first(wheels, tmp_path, m
     folder = tmp_path / "packages/abc"
 
     assert own_packages.install(["tenacity==99.1"], str(folder)) == ""
-    assert sorted(path.name for path in folder.glob("*.dist-info")) == [
-        "sweep_helper-1.0.dist-info",
-        "tenacity-99.1.dist-info",
-    ]
+    names = [path.name for path in folder.glob("*.dist-info")]
+    assert sorted(names) == ["sweep_helper-1.0.dist-info", "tenacity-99.1.dist-info"]
     assert sorted(path.name for path in folder.parent.iterdir()) == ["abc", "abc.lock"]
     code = "import importlib.metadata as m, numpy; print(m.version('tenacity'), m.version('numpy'))"
     seen = subprocess.run(

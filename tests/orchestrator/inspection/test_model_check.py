@@ -311,9 +311,7 @@ def test_all_that_ship_offline_is_a_table_and_mistakes_are_sentences():
     problems = [line for line in shipped.stdout.splitlines() if " no: " in line and "not on this machine" not in line]
     assert shipped.returncode == 1 and "internvl3-78b" in shipped.stdout and "Traceback" not in shipped.stderr
     assert len(problems) == len(missing) == 2 and all(any(key in line for key in missing) for line in problems)
-    for words, cause in (
-        (["qwen2.5-vl-7"], "did you mean 'qwen2.5-vl-7b'?"),
-        (["--gpu-type", "h900"], "'h900' is none of"),
-    ):
+    mistakes = (["qwen2.5-vl-7"], "did you mean 'qwen2.5-vl-7b'?"), (["--gpu-type", "h900"], "'h900' is none of")
+    for words, cause in mistakes:
         wrong = CliRunner().invoke(app, ["models", "check", *words])
         assert wrong.exit_code == 2 and cause in wrong.output
