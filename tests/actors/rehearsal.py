@@ -138,13 +138,13 @@ async def _refusal(backend: Backend, messages: tuple[Message, ...]) -> dict[str,
 
 
 async def think(name: str, folder: Path, data: Path) -> dict[str, Any]:
-    """Map ``plain`` and ``thinking`` to one reply of as many tokens, whose thought the chat template opens."""
+    """Map ``plain`` and ``thinking`` to one reply, whose thought the chat template opens and which ``thinking`` cuts off."""
     path, replies = folder / name / "chat_template.jinja", dict[str, Any]()
     template = path.read_text()
     path.write_text(template + "{% if add_generation_prompt %}<think>\n{% endif %}")
     model = entry(name, "transformers", folder)
     thinking = Thinking(budget=NEW_TOKENS)
-    for title, limit, chosen in (("plain", 2 * NEW_TOKENS, None), ("thinking", NEW_TOKENS, thinking)):
+    for title, limit, chosen in (("plain", NEW_TOKENS, None), ("thinking", NEW_TOKENS, thinking)):
         backend: Any = open_engine(model.model_copy(update={"thinking": chosen}), data)
         try:
             question = prompts(EVERY[name].pictures, data)["1 picture"]

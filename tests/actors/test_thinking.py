@@ -208,4 +208,5 @@ def test_every_architecture_that_thinks_stores_a_cut_off_thought(tmp_path: Path,
     assert len(names) >= 7
     for name in names:
         plain, thinking = outcomes[f"thoughts:{name}"]["plain"], outcomes[f"thoughts:{name}"]["thinking"]
-        assert thinking == {"thought": plain["text"], "text": "", "tokens": plain["tokens"]}, name
+        assert (thinking["thought"], thinking["text"]) == (plain["text"].rstrip("\ufffd").strip(), ""), name
+        assert thinking["tokens"] > plain["tokens"], name
