@@ -16,7 +16,7 @@ from pathlib import Path
 from orchestrator.object_store import run_location
 from tests.chaos.ground import Ground, NoNodeStarted, parts
 from tests.chaos.services import AWAY, Answerer
-from tests.orchestrator.buckets import BUCKET, Faults, Service
+from tests.orchestrator.buckets import BUCKET, Service
 
 PAUSE_S = (5.0, 25.0)
 """Between two faults."""
@@ -56,9 +56,7 @@ class Storm:
             "a node is removed and another one comes": lambda: self._node(True),
             "a raylet is killed and another node comes": lambda: self._node(False),
             "the driver stands still for 5 to 20 s": self._stand_still,
-            "the bucket throttles": lambda: self._bucket("throttled", lambda method, path: self.chance.random() < 0.5),
-            "the bucket forgets writes": lambda: self._bucket("lost", lambda path: self.chance.random() < 0.3),
-            "the bucket lists late": lambda: self._bucket("stale", True),
+            "the bucket throttles": self._throttle,
             "the bucket is away": self._bucket_away,
             "a model's service is away": lambda: self._away(self.chance.choice(self.served[:2])),
             "the judge's service is away": lambda: self._away(self.served[2]),
@@ -93,7 +91,7 @@ class Storm:
 
     def finish(self) -> None:
         """No more faults: the same command until all is complete; what a storm made fail is asked for again."""
-        self._clear()
+        self.bucket.faults.clear()
         for options in ((), (), ("--retry", "failed"), ("--retry", "failed"), ()):
             self._start(*options)
             assert self.process is not None
@@ -142,21 +140,15 @@ class Storm:
     def _away(self, answerer: Answerer) -> None:
         answerer.leave(self.chance.choice(list(AWAY)), self.chance.uniform(3, 15))
 
-    def _bucket(self, fault: str, how: object) -> None:
-        setattr(self.bucket.faults, fault, how)
+    def _throttle(self) -> None:
+        self.bucket.faults.throttled = lambda method, path: self.chance.random() < 0.5
         time.sleep(self.chance.uniform(5, 20))
-        self._clear()
+        self.bucket.faults.clear()
 
     def _bucket_away(self) -> None:
         self.bucket.stop()
         time.sleep(self.chance.uniform(3, 15))
         self.bucket.back()
-
-    def _clear(self) -> None:
-        fresh = Faults()
-        for name in ("throttled", "lost", "stale"):
-            setattr(self.bucket.faults, name, getattr(fresh, name))
-        self.bucket.faults.listings = {}
 
     def _second_driver(self) -> None:
         done = self.ground.run("run", self.file, "--output", URL)
