@@ -5,7 +5,7 @@ folder, or of a snapshot in the Hub's cache.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +39,8 @@ TOKENIZER_FILES = (
 """Files of a tokenizer's vocabulary; every checkpoint has one of them unless it brings its own tokenizer code."""
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
 """Keys of the language model's part of a configuration."""
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
+"""Suffixes of weight files, the best format first."""
 JOINED_BY_VLLM = ("paligemma",)
 """Model types whose messages vLLM only joins, since it has no template for them (``vllm.transformers_utils.chat_templates``)."""
 
@@ -50,6 +52,12 @@ class Checkpoint:
     config: Config
     folder: Path | None = None
     """The folder of its other files; None if only the configuration is known."""
+    weight_bytes: int = 0
+    """Bytes of its weight files; 0 if unknown."""
+    revision: str = ""
+    """The commit that the Hub has now; empty for files on this disk."""
+    license: str = "unknown"
+    """The cell of ``models check``."""
 
     @property
     def architecture(self) -> str:
@@ -74,15 +82,15 @@ class Checkpoint:
         known = self.architecture.endswith(LANGUAGE_MODELS) and "auto_map" not in self.config
         return known and not any(name in self.config for name in VISION_KEYS) and not self._has(*PROCESSOR_FILES)
 
-    @property
-    def damaged_files(self) -> tuple[str, ...]:
-        """Return the names of settings files that hold no JSON object, with which no engine starts."""
-        return tuple(name for name in SETTINGS if self._has(name) and parse_config(self._read(name)) is None)
+    def find_fault(self, is_complete: bool) -> str:
+        """Return which of its files no engine can read; empty if none.
 
-    @property
-    def lacks_tokenizer(self) -> bool:
-        """Return True if the folder has no vocabulary, so that no engine can read a text."""
-        return not self._has(*TOKENIZER_FILES) and "auto_map" not in self._table("tokenizer_config.json")
+        ``is_complete`` is False if an engine downloads what is missing.
+        """
+        if damaged := [name for name in SETTINGS if self._has(name) and parse_config(self._read(name)) is None]:
+            return f"{self.folder}/{damaged[0]} is no readable JSON object"
+        has_tokenizer = self._has(*TOKENIZER_FILES) or "auto_map" in self._table("tokenizer_config.json")
+        return "" if has_tokenizer or not is_complete else f"{self.folder} has no tokenizer.json or other vocabulary"
 
     @property
     def takes_films(self) -> bool:
@@ -137,12 +145,21 @@ def with_limits(model: ModelSpec) -> ModelSpec:
 
 def read_checkpoint(model: ModelSpec) -> Checkpoint | None:
     """Return the facts of a model's checkpoint; None if its files are not on this disk or have no readable ``config.json``."""
-    folder = checkpoint_folder(model)
+    if (folder := checkpoint_folder(model)) is None:
+        return None
     try:
-        config = parse_config(regular.read_bytes(folder / "config.json", MAX_FILE_BYTES)) if folder else None
+        config = parse_config(regular.read_bytes(folder / "config.json", MAX_FILE_BYTES))
+        sizes = ((path.name, path.stat().st_size) for path in folder.iterdir() if path.suffix in WEIGHTS)
+        return None if config is None else Checkpoint(config, folder, sum_weights(sizes))
     except OSError:
         return None
-    return None if config is None else Checkpoint(config, folder)
+
+
+def sum_weights(sizes: Iterable[tuple[str, int]]) -> int:
+    """Return the bytes of the weight files in the folder itself; copies in other formats do not count."""
+    files = [(name, size) for name, size in sizes if "/" not in name]
+    by_format = (sum(size for name, size in files if name.endswith(suffix)) for suffix in WEIGHTS)
+    return next(filter(None, by_format), 0)
 
 
 def checkpoint_folder(model: ModelSpec) -> Path | None:
@@ -163,10 +180,9 @@ def checkpoint_folder(model: ModelSpec) -> Path | None:
 
 
 def missing_folder(model: ModelSpec) -> str:
-    """Return why a model cannot be loaded if it names a folder that is not on this machine; empty for any other model."""
-    is_path = Path(model.source).is_absolute() or model.source.startswith(".")
-    exists = not (model.is_local and is_path) or checkpoint_folder(model) is not None
-    return "" if exists else f"{model.name}: folder {model.source} does not exist"
+    """Return that a model's folder is not on this machine; empty if it is, or if the source is no path."""
+    is_path = model.is_local and (Path(model.source).is_absolute() or model.source.startswith("."))
+    return f"folder {model.source} does not exist" if is_path and checkpoint_folder(model) is None else ""
 
 
 def cached_repository(model: ModelSpec) -> Path:

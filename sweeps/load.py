@@ -1,12 +1,12 @@
 """Reads a sweep file as a ``Sweep``; an error is one sentence with the file, the key, and what to type."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from envs.installed import PackageError, load_function
 from sweeps import packages
-from sweeps.checkpoint import with_limits
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition, find_rules
 from sweeps.package_models import BUILTIN
 from sweeps.packages import find_scenarios
@@ -14,7 +14,7 @@ from sweeps.protocol import ZERO_SHOT
 from sweeps.registry import builtin_backends, judges, read_models, registry, resolve_model
 from sweeps.selections import read_selections
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
-from sweeps.sweep_file import RESOLVED, override_key, read_sweep, read_toml
+from sweeps.sweep_file import RESOLVED, override_key, read_sweep
 from sweeps.sweep_file import SweepError as SweepError
 from sweeps.unplayable import Only, limit_reason, unplayable_reason
 from sweeps.validation import drop_removed, find_name, read_named_tables, validate_table
@@ -23,14 +23,6 @@ from sweeps.values import Frozen, Names, slug
 JUDGE = "qwen3-8b"
 """The paper's judge."""
 Tables = tuple[dict[str, Any], ...]
-
-
-class OnlyTable(Frozen):
-    """``[[only]]`` as a file has it."""
-
-    conditions: Names
-    models: Names
-    """Names, or ``in-history`` for the paper's ten."""
 
 
 class NamedParts(Frozen):
@@ -43,17 +35,21 @@ class NamedParts(Frozen):
     conditions: Names | None = None
     protocol: Names | None = None
     measures: Names = ()
-    only: tuple[OnlyTable, ...] = ()
+    only: tuple[Only, ...] = ()
     revisions: dict[str, str] = {}
 
 
-def load(path: Path, overrides: Iterable[str] = (), entries: Iterable[Any] = ()) -> Sweep:
-    """Read a sweep file, add models (names, tables, files), and apply ``key=value`` overrides.
+def load(path: Path, overrides: Iterable[str] = (), entries: Sequence[Any] = ()) -> Sweep:
+    """Read a sweep file, add models (names or tables), and apply ``key=value`` overrides.
 
     ``path`` may be the name of a sweep that ships (``sweeps.shipped``). Raises SweepError.
     """
     table = read_sweep(path)
-    _add_models(table, list(entries), str(path))
+    if entries and is_resolved(table):
+        raise SweepError(f"{path} is the sweep of a run; add models to the file from which it was started")
+    if entries:
+        parts = _read_parts(table, str(path))
+        table["models"] = [*(parts.model if parts.models is None else parts.models), *entries]
     for override in overrides:
         override_key(table, override)
     if path.name == RESOLVED:
@@ -88,24 +84,29 @@ def _build(table: Mapping[str, Any], where: str) -> Sweep:
     own_models = read_models(parts.model, where)
     entries = list(own_models) if parts.models is None else parts.models
     models = [resolve_model(entry, own_models, where) for entry in entries]
+    known = dict.fromkeys([*registry(), *judges(), *own_models, *(model.name for model in models)])
+    for name in parts.revisions:
+        find_name(name, known, "model", f"{where}: revisions")
+    models = [_pin(model, parts.revisions, where) for model in models]
+    if isinstance(judge := fields.get("judge"), dict):
+        judge = _resolve_judge(judge, own_models, where)
+        fields["judge"] = {**judge, "model": _pin(judge["model"], parts.revisions, where)}
+    if fields.get("faithful") is True:
+        models = [model.model_copy(update={"faithful": True}) if model.is_local else model for model in models]
     scenarios = find_scenarios(parts.scenarios, where)
-    own_conditions = read_named_tables(parts.condition, "condition", where, _read_condition)
+    own_conditions = _read_conditions(parts, where)
     names = parts.conditions if parts.conditions is not None else list(own_conditions) or [ZERO_SHOT]
+    by_name = {model.name: model for model in models}
     fields |= {
+        "models": models,
         "scenarios": scenarios,
         "packages": packages.identities(scenarios),
         "conditions": _find_conditions(names, where, scenarios, own_conditions),
-        "measures": [name for name in _find_measures(parts.measures, where) if load_function("measure", name)],
-        "only": [_read_rule(rule, models, where, own_conditions) for rule in parts.only],
+        "measures": _find_measures(parts.measures, where),
+        "only": [_resolve_rule(rule, by_name, where, own_conditions) for rule in parts.only],
     }
     if parts.protocol is not None:
         fields["protocols"] = list(dict.fromkeys(parts.protocol))
-    if isinstance(fields.get("judge"), dict):
-        fields["judge"] = _resolve_judge(fields["judge"], own_models, where)
-    fields["models"] = models
-    _pin(fields, parts.revisions, {*registry(), *judges(), *own_models}, where)
-    if fields.get("faithful") is True:
-        fields["models"] = [m.model_copy(update={"faithful": True}) if m.is_local else m for m in fields["models"]]
     fields |= read_selections(fields, where)
     fields.setdefault("name", slug(Path(where).stem, "sweep"))
     sweep = validate_table(Sweep, fields, where)
@@ -118,38 +119,19 @@ def _read_parts(table: Mapping[str, Any], where: str) -> NamedParts:
     return validate_table(NamedParts, {key: table[key] for key in NamedParts.model_fields if key in table}, where)
 
 
-def _pin(fields: dict[str, Any], commits: Mapping[str, str], known: Collection[str], where: str) -> None:
-    """Set the commits of ``[revisions]`` in the models and the judge; it may name any ``known`` model. Raises SweepError."""
-    judge = fields.get("judge")
-
-    def pin(model: ModelSpec) -> ModelSpec:
-        if model.name in commits and not model.is_local:
-            raise SweepError(f"{where}: revisions.{model.name}: {model.backend} loads no weights; leave it out")
-        return model.model_copy(update={"revision": commits[model.name]}) if model.name in commits else model
-
-    for name in commits:
-        find_name(name, dict.fromkeys([*known, *(m.name for m in fields["models"])]), "model", f"{where}: revisions")
-    fields["models"] = [pin(model) for model in fields["models"]]
-    if isinstance(judge, dict):
-        fields["judge"] = {**judge, "model": pin(judge["model"])}
-
-
-def _add_models(table: dict[str, Any], entries: Sequence[Any], where: str) -> None:
-    """Add models, names or tables, to the table of a sweep file; raises SweepError."""
-    if entries and is_resolved(table):
-        raise SweepError(f"{where} is the sweep of a run; add models to the file from which it was started")
-    for entry in entries:
-        parts = _read_parts(table, where)
-        tables = read_toml(entry).get("model", []) if isinstance(entry, Path) else [entry]
-        names = [each["name"] if isinstance(each, dict) else each for each in tables]
-        table["models"] = [*(parts.models or read_models(parts.model, where)), *names]
-        table["model"] = [*parts.model, *(each for each in tables if isinstance(each, dict))]
+def _pin(model: ModelSpec, commits: Mapping[str, str], where: str) -> ModelSpec:
+    """Return the model at its commit in ``[revisions]``, if it has one there."""
+    if model.name not in commits:
+        return model
+    if not model.is_local:
+        raise SweepError(f"{where}: revisions.{model.name}: {model.backend} loads no weights; leave it out")
+    return model.model_copy(update={"revision": commits[model.name]})
 
 
 def build_cell(
     scenario: str,
     condition: str,
-    model: str | ModelSpec = "",
+    model: ModelSpec | None = None,
     protocol: Protocol = Protocol.MCQA,
     sweep: Path | None = None,
 ) -> Cell:
@@ -157,33 +139,17 @@ def build_cell(
 
     The condition may be a ``[[condition]]`` of the file ``sweep``. Raises SweepError.
     """
-    parts = _read_parts({} if sweep is None else read_sweep(sweep), str(sweep))
-    own = read_named_tables(parts.condition, "condition", str(sweep), _read_condition)
-    any_model = ModelSpec(name="any", source="builtin:oracle", backend="builtin")
+    where = "the command line"
+    own = {} if sweep is None else _read_conditions(_read_parts(read_sweep(sweep), str(sweep)), str(sweep))
     cell = Cell(
-        model=model if isinstance(model, ModelSpec) else resolve_model(model, {}, "--model") if model else any_model,
-        scenario=find_scenarios([scenario], "the command line")[0],
-        condition=_find_conditions([condition], "--condition", (), own)[0],
+        model=model or ModelSpec(name="any", source="builtin:oracle", backend="builtin"),
+        scenario=find_scenarios([scenario], where)[0],
+        condition=_find_conditions([condition], where, (), own)[0],
         protocol=protocol,
     )
     if reason := unplayable_reason(cell.model, cell.scenario, cell.condition, protocol=protocol):
         raise SweepError(reason)
     return cell
-
-
-def find_models(names: Sequence[str], sweep: Path | None = None, judging: bool = False) -> list[ModelSpec]:
-    """Return the named models of a sweep file or, without one, of those that ship; no names means all. Raises SweepError.
-
-    ``judging`` adds the judge of the file, or the judges that ship.
-    """
-    if sweep is None:
-        models = {**registry(), **(judges() if judging else {})}
-    else:
-        loaded = load(sweep)
-        judge = (loaded.judge.model,) if judging and loaded.judge else ()
-        models = {model.name: model for model in (*judge, *loaded.models)}
-    named = [models[find_name(name, models, "model", "the command line")] for name in names]
-    return list(map(with_limits, named or models.values()))
 
 
 def build_judge(table: Mapping[str, Any], where: str) -> Judge:
@@ -200,30 +166,31 @@ def _resolve_judge(table: Mapping[str, Any], models: Mapping[str, ModelSpec], wh
 
 def skipped_products(sweep: Sweep) -> list[str]:
     """Return why some combinations of the sweep are not cells, one sentence each, in the sweep's order."""
-    reasons = (
-        unplayable_reason(model, scenario, condition, sweep.only, protocol)
-        for model in sweep.models
-        for scenario in sweep.scenarios
-        for condition in sweep.conditions
-        for protocol in sweep.protocols
-    )
+    products = product(sweep.models, sweep.scenarios, sweep.conditions, sweep.protocols)
+    reasons = (unplayable_reason(m, scenario, c, sweep.only, protocol) for m, scenario, c, protocol in products)
     return list(dict.fromkeys(reason.partition(", not for ")[0] for reason in reasons if reason))
 
 
 def limited_products(sweep: Sweep) -> list[str]:
     """Return those sentences of ``skipped_products`` that are about what a model cannot take."""
-    products = ((m, c, p) for m in sweep.models for c in sweep.conditions for p in sweep.protocols)
-    return list(dict.fromkeys(filter(None, (limit_reason(*product) for product in products))))
+    reasons = (limit_reason(*names) for names in product(sweep.models, sweep.conditions, sweep.protocols))
+    return list(dict.fromkeys(filter(None, reasons)))
 
 
-def _find_measures(names: Iterable[str], where: str) -> dict[str, None]:
+def _find_measures(names: Iterable[str], where: str) -> list[str]:
     measures = packages.measures()
-    return dict.fromkeys(find_name(name, measures, "measure", where) for name in names)
+    chosen = [find_name(name, measures, "measure", where) for name in dict.fromkeys(names)]
+    for name in chosen:
+        load_function("measure", name)
+    return chosen
 
 
-def _read_condition(table: Mapping[str, Any], where: str) -> Condition:
-    condition = dict(validate_table(OwnCondition, table, where))
-    return Condition(**condition | {"scenarios": find_scenarios(condition["scenarios"], where)})
+def _read_conditions(parts: NamedParts, where: str) -> dict[str, Condition]:
+    def read(table: Mapping[str, Any], where: str) -> Condition:
+        own = dict(validate_table(OwnCondition, table, where))
+        return Condition(**own | {"scenarios": find_scenarios(own["scenarios"], where)})
+
+    return read_named_tables(parts.condition, "condition", where, read)
 
 
 def _find_conditions(
@@ -241,13 +208,13 @@ def _find_conditions(
     return chosen
 
 
-def _read_rule(rule: OnlyTable, models: Sequence[ModelSpec], where: str, own: Mapping[str, Condition]) -> Only:
-    by_name, names = {model.name: model for model in models}, rule.models
+def _resolve_rule(rule: Only, models: Mapping[str, ModelSpec], where: str, own: Mapping[str, Condition]) -> Only:
+    where, names = f"{where}: only", rule.models
     if names == ("in-history",):
-        names = tuple(model.name for model in models if model.in_history)
+        names = tuple(name for name, model in models.items() if model.in_history)
     for name in names:
-        find_name(name, by_name, "model", f"{where}: only")
-    conditions = _find_conditions(rule.conditions, f"{where}: only", (), own)
+        find_name(name, models, "model", where)
+    conditions = _find_conditions(rule.conditions, where, (), own)
     return Only(conditions=tuple(condition.name for condition in conditions), models=names)
 
 

@@ -29,6 +29,8 @@ GPU_SHARES = (0.5, 0.25)
 """Shares of one GPU, for engines that use it together; powers of two, so that they add up to one."""
 MOST_GPUS = 64
 """Most GPUs of one replica."""
+LOCAL = ("vllm", "transformers")
+"""Backends that load a checkpoint on the worker's machine."""
 STAGES = "pipeline_parallel_size"
 """An option of vLLM that is refused."""
 Limit = Literal["no pictures", "no chat template", "no functions"]
@@ -142,7 +144,7 @@ class ModelSpec(Frozen):
     @property
     def is_local(self) -> bool:
         """Return True if vLLM or transformers runs it here; for services, people and policies we build no model input."""
-        return self.backend in ("vllm", "transformers")
+        return self.backend in LOCAL
 
     @property
     def exceeds_context(self) -> bool:

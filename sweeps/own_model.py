@@ -1,21 +1,20 @@
 """Entries of models that no sweep names: a checkpoint's folder, a Hub id, a service's address, a file, or a known name."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from envs import regular
-from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, parse_config, read_checkpoint
-from sweeps.model import ModelSpec
+from sweeps.checkpoint import Checkpoint, read_checkpoint, with_limits
+from sweeps.load import load
+from sweeps.model import LOCAL, ModelSpec
 from sweeps.packages import policies
-from sweeps.registry import registry
+from sweeps.registry import judges, registry, resolve_model
 from sweeps.sweep_file import HUB_ID, SweepError, read_toml
 from sweeps.values import slug
 
 Entry = dict[str, Any] | str
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 HEADROOM = 1.3
 """Bytes of a GPU that a byte of weights needs, with the engine's own and the cache."""
 
@@ -28,15 +27,7 @@ class Machine(NamedTuple):
     has_vllm: bool = False
 
 
-class Files(NamedTuple):
-    """What a checkpoint's files say."""
-
-    checkpoint: Checkpoint
-    weight_bytes: int
-    revision: str = ""
-
-
-def read_entries(source: str, machine: Machine, read_hub: Callable[[str], Files]) -> list[Entry]:
+def read_entries(source: str, machine: Machine, read_hub: Callable[[str], Checkpoint]) -> list[Entry]:
     """Return the entries that ``--model`` names, tables or names of models that ship; raises SweepError.
 
     ``read_hub`` returns what the Hub says of a checkpoint that is not in its cache.
@@ -51,9 +42,9 @@ def read_entries(source: str, machine: Machine, read_hub: Callable[[str], Files]
     if source in registry() or source in policies():
         return [source]
     if Path(source).is_dir():
-        return [_local(slug(Path(source).resolve().name), os.path.abspath(source), read_folder(Path(source)), machine)]
+        return [_local(slug(Path(source).resolve().name), os.path.abspath(source), None, machine)]
     if HUB_ID.fullmatch(source):
-        return [_local(slug(source.rpartition("/")[2]), source, cached_files(source) or read_hub(source), machine)]
+        return [_local(slug(source.rpartition("/")[2]), source, read_hub, machine)]
     raise SweepError(
         f"--model {source} is no folder, Hub id (OWNER/NAME), address (http://HOST/v1#NAME) or name in `ls models`"
     )
@@ -67,15 +58,19 @@ def _service(address: str) -> Entry:
     return {"name": slug(name), "source": name, "endpoint": {"base_url": base, "key_env": key}}
 
 
-def _local(name: str, source: str, files: Files, machine: Machine) -> Entry:
+def _local(name: str, source: str, read_hub: Callable[[str], Checkpoint] | None, machine: Machine) -> dict[str, Any]:
     """Return the entry of a checkpoint: that of the model that ships with this source, on the engine of this machine."""
+    checkpoint = read_checkpoint(ModelSpec(name="any", source=source, backend="transformers", gpus=0))
+    if checkpoint is None:
+        if read_hub is None:
+            raise SweepError(f"{source} is a folder without a readable config.json; name the folder of a checkpoint")
+        checkpoint = read_hub(source)
     shipped = next((model for model in registry().values() if model.source == source), None)
     known: Mapping[str, Any] = shipped.model_dump(mode="json", exclude_defaults=True) if shipped else {}
-    backend, gpus = choose_engine(files.weight_bytes, machine)
+    backend, gpus = choose_engine(checkpoint.weight_bytes, machine)
     entry = {"name": name, "source": source, **known, "backend": backend, "gpus": gpus}
-    if files.checkpoint.architecture:
-        entry["architecture"] = files.checkpoint.architecture
-    return entry | ({"revision": files.revision} if files.revision else {})
+    found = {"architecture": checkpoint.architecture, "revision": checkpoint.revision}
+    return entry | {key: value for key, value in found.items() if value}
 
 
 def choose_engine(weight_bytes: int, machine: Machine) -> tuple[str, int]:
@@ -88,22 +83,25 @@ def choose_engine(weight_bytes: int, machine: Machine) -> tuple[str, int]:
     return "vllm" if machine.has_vllm else "transformers", gpus
 
 
-def read_folder(folder: Path) -> Files:
-    """Return what the files of a checkpoint's folder say; raises SweepError if it holds no checkpoint."""
-    try:
-        config = parse_config(regular.read_bytes(folder / "config.json", MAX_FILE_BYTES))
-    except OSError:
-        raise SweepError(f"{folder} is a folder without config.json; name the folder of a checkpoint") from None
-    if config is None:
-        raise SweepError(f"{folder / 'config.json'} holds no JSON object; copy the checkpoint again")
-    return Files(Checkpoint(config, folder), sum(_weights(folder)))
+def find_models(
+    names: Sequence[str], sweep: Path | None = None, backend: str = "", judging: bool = False
+) -> list[ModelSpec]:
+    """Return the models of names or checkpoint folders; without names, those of a sweep file, or all that ship.
 
-
-def cached_files(source: str) -> Files | None:
-    """Return what a snapshot in the Hub's cache says of a checkpoint; None if there is none."""
-    cached = read_checkpoint(ModelSpec(name="any", source=source, backend="transformers", gpus=0))
-    return None if cached is None or cached.folder is None else Files(cached, sum(_weights(cached.folder)))
-
-
-def _weights(folder: Path) -> Iterator[int]:
-    return (path.stat().st_size for path in folder.iterdir() if path.suffix in WEIGHTS)
+    ``judging`` adds the judge of the file, or the judges that ship; ``backend`` replaces their engine. Raises SweepError.
+    """
+    if backend not in ("", *LOCAL):
+        raise SweepError(f"--backend must be {' or '.join(LOCAL)}, not {backend!r}")
+    if sweep is None:
+        own = registry() | (judges() if judging else {})
+    else:
+        loaded = load(sweep)
+        own = {model.name: model for model in (loaded.models_and_judge if judging else loaded.models)}
+    entries: list[Entry] = [
+        _local(slug(Path(name).resolve().name), name, None, Machine())
+        if name not in own and Path(name).is_dir()
+        else name
+        for name in names or own
+    ]
+    models = (resolve_model(entry, own, "the command line") for entry in entries)
+    return [with_limits(m.model_copy(update={"backend": backend, "limits": ()})) if backend else m for m in models]

@@ -8,7 +8,7 @@ from envs.types import Mode
 from sweeps.conditions import Condition
 from sweeps.model import ModelSpec
 from sweeps.protocol import OPEN_ENDED_CONDITIONS, Protocol
-from sweeps.values import Frozen, join_names
+from sweeps.values import Frozen, Names, join_names
 
 PICTURE_NEEDED = ("InstructBlipForConditionalGeneration",)
 """Architectures whose ``generate`` requires a picture."""
@@ -17,8 +17,8 @@ PICTURE_NEEDED = ("InstructBlipForConditionalGeneration",)
 class Only(Frozen):
     """Conditions that only some models play."""
 
-    conditions: tuple[str, ...]
-    models: tuple[str, ...]
+    conditions: Names
+    models: Names
     """Names; ``models = "in-history"`` in a file means the paper's ten."""
 
 

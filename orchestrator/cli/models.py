@@ -12,12 +12,12 @@ from envs.errors import UserError
 from orchestrator.cli.options import WIDTH, AsJson, MovedData, Yes, split_sweep
 from orchestrator.cli.printing import print_json, reading, text_table
 from orchestrator.inspection import model_try, overflow
-from orchestrator.inspection.checkpoint_entry import checkpoint_specs
 from orchestrator.inspection.model_check import GPUS
 from orchestrator.inspection.model_check import check as check_models
 from orchestrator.monitoring.console import show
 from orchestrator.planning.build_plan import build_plan
 from sweeps.load import load
+from sweeps.own_model import find_models
 from sweeps.spec import Sweep
 
 WIDE = 160
@@ -57,7 +57,7 @@ def check(names: Names = None, gpu_type: GpuType = "h200", as_json: AsJson = Fal
     if gpu_type not in GPUS:
         raise UserError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
     models, file = split_sweep(names or [])
-    specs, sweep = checkpoint_specs(models, file, judging=True), load(file) if file else None
+    specs, sweep = find_models(models, file, judging=True), load(file) if file else None
     rows = check_models(specs, gpu_type, packages=bool(names), sweep=sweep)
     notes = [] if sweep is None else _overflow_notes(sweep)
     if as_json:

@@ -48,7 +48,8 @@ def plan(
         return
     require_data(loaded, sweep)
     _show_cells(loaded, as_json)
-    if reasons := list(filter(None, map(missing_folder, loaded.models_and_judge))):
+    missing = {model.name: missing_folder(model) for model in loaded.models_and_judge}
+    if reasons := [f"{name}: {reason}" for name, reason in missing.items() if reason]:
         raise UserError("; ".join(reasons))
 
 

@@ -11,12 +11,12 @@ from sweeps.protocol import ZERO_SHOT, Protocol
 def print_prompt(address: str, model: str, sweep: Path | None, data: Path, judge: str, backend: str) -> None:
     """Print the exact input at an address, with file names in place of pictures."""
     from orchestrator.inspection import prompt_preview as preview
-    from orchestrator.inspection.checkpoint_entry import checkpoint_spec, own_entry
     from sweeps.load import build_cell
+    from sweeps.own_model import find_models
 
     scenario, number, condition, protocol, turn = _parse_address(address)
-    entry = own_entry(model, sweep, backend) or checkpoint_spec(model, backend)
-    cell = build_cell(scenario, condition, entry or model, protocol, sweep)
+    entry = find_models([model], sweep, backend)[0] if model else None
+    cell = build_cell(scenario, condition, entry, protocol, sweep)
     judge_spec = preview.find_judge(judge, protocol, turn)
     sample, pool = preview.find_sample(data, cell.scenario, number)
     try:

@@ -12,14 +12,14 @@ from actors.engine.backend import Message
 from actors.engine.baselines import POLICIES
 from actors.engine.decoding import unfollowed_fields
 from envs.types import ImageRef
-from orchestrator.datasets.checkpoint_listing import read_model
+from orchestrator.datasets.checkpoint_listing import read_hub
 from orchestrator.datasets.remote_files import FetchError
 from orchestrator.inspection import engines
 from orchestrator.inspection.overflow import context_length
 from orchestrator.inspection.service_check import service_cell
-from sweeps import package_models
-from sweeps.checkpoint import Checkpoint, checkpoint_folder, read_checkpoint
-from sweeps.package_models import find_package_model, resolve_source
+from sweeps.checkpoint import Checkpoint, checkpoint_folder, missing_folder, read_checkpoint
+from sweeps.package_models import PackageModel, find_package_model, missing_package, resolve_source
+from sweeps.packages import policies
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec, Sweep
 
@@ -63,17 +63,6 @@ class Check(NamedTuple):
         return [f"{self.model}: {name} {cell}" for name, cell in cells if cell.startswith(("no:", "unknown:"))]
 
 
-class ModelFacts(NamedTuple):
-    """The facts about a model that are known without loading it."""
-
-    source: str
-    """The table's cell ``source``."""
-    checkpoint: Checkpoint = Checkpoint({})
-    weights: int = 0
-    """Bytes on disk; 0 if unknown."""
-    license: str = "unknown"
-
-
 def check(
     models: Sequence[ModelSpec], gpu: str = "h200", packages: bool = False, sweep: Sweep | None = None
 ) -> list[Check]:
@@ -108,21 +97,22 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", rende
         cells = {"source": service_cell(model) if is_service else _policy(model), "license": terms}
         images = _images(model, Checkpoint({}))
         return {**cells, "architecture": "ok: no checkpoint", "images": images, "fit": "ok: no GPU"}
-    if fault := _unfetched(model) or _adapter_fault(model):
-        facts = ModelFacts(fault)
-    else:
-        model = resolve_source(model)
-        facts = _facts(model, hub=bool(gpu))
-    checkpoint = facts.checkpoint
+    offer = find_package_model(model)
+    source, checkpoint = _find_checkpoint(model, offer, hub=bool(gpu))
+    terms = f"ok: {offer.license}" if offer else checkpoint.license
+    if model.trust_remote_code or "auto_map" in checkpoint.config:
+        terms += (
+            "; runs its remote code" if model.trust_remote_code else "; brings remote code (trust_remote_code is false)"
+        )
     return {
-        "source": facts.source,
+        "source": source,
         "architecture": _architecture(model, checkpoint),
         "images": _images(model, checkpoint),
         "template": _template(model, checkpoint, renders),
         "decoding": _decoding(checkpoint, samplings),
-        "fit": _fit(model, facts.weights, gpu) if gpu else "unknown",
+        "fit": _fit(model, checkpoint.weight_bytes, gpu) if gpu else "unknown",
         "packages": _packages(model, checkpoint),
-        "license": _license(model, facts),
+        "license": terms,
     }
 
 
@@ -130,72 +120,35 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", rende
 def _policy(model: ModelSpec) -> str:
     """Return the source cell of a built-in policy."""
     name = model.source.removeprefix("builtin:")
-    return (
-        "ok: ships with the tree"
-        if name in POLICIES
-        else f"no: unknown policy {name!r}; choose from {', '.join(POLICIES)}"
-    )
+    known = name in POLICIES or name in policies()
+    return "ok: ships with the tree" if known else f"no: unknown policy {name!r}; choose from {', '.join(POLICIES)}"
 
 
-def _unfetched(model: ModelSpec) -> str:
-    """Return the source cell of a built-in model whose weights are not on this machine; empty for every other model."""
-    if missing := package_models.missing_package(model):
-        return f"no: {missing}"
-    offer = find_package_model(model)
-    if offer is None or offer.folder().is_dir():
-        return ""
-    size = f"{offer.download}, {offer.license}"
-    return f"no: not on this machine ({size}); type `proactive-sweep models fetch {model.name}`"
-
-
-def _adapter_fault(model: ModelSpec) -> str:
-    """Return the fault of a LoRA adapter in a local folder; empty if none."""
-    exists = (Path(model.lora) / "adapter_config.json").is_file()
-    return f"no: adapter {model.lora} does not exist" if _is_folder(model.lora) and not exists else ""
-
-
-def _is_folder(name: str) -> bool:
-    """Return True if this is a path, not a name on the Hub."""
-    return Path(name).is_absolute() or name.startswith(".")
-
-
-def _facts(model: ModelSpec, hub: bool = True) -> ModelFacts:
-    folder = checkpoint_folder(model)
-    if folder is None and _is_folder(model.source):
-        return ModelFacts(f"no: folder {model.source} does not exist")
-    if folder is not None:
-        return _on_disk(model, folder)
+def _find_checkpoint(model: ModelSpec, offer: PackageModel | None, hub: bool) -> tuple[str, Checkpoint]:
+    """Return the source cell of a model with weights, and what is known of its checkpoint."""
+    unknown, is_path = Checkpoint({}), Path(model.lora).is_absolute() or model.lora.startswith(".")
+    if missing := missing_package(model):
+        return f"no: {missing}", unknown
+    if offer and not offer.folder().is_dir():
+        size = f"{offer.download}, {offer.license}"
+        return f"no: not on this machine ({size}); type `proactive-sweep models fetch {model.name}`", unknown
+    if is_path and not (Path(model.lora) / "adapter_config.json").is_file():
+        return f"no: adapter {model.lora} does not exist", unknown
+    model = resolve_source(model)
+    if missing := missing_folder(model):
+        return f"no: {missing}", unknown
+    if folder := checkpoint_folder(model):
+        checkpoint, is_own = read_checkpoint(model), folder == Path(model.source)
+        if checkpoint is None:
+            return f"no: {folder} has no readable config.json", unknown
+        fault = checkpoint.find_fault(is_complete=is_own)
+        return f"no: {fault}" if fault else "ok: on disk" if is_own else "ok: in the Hub's cache", checkpoint
     try:
-        return _on_hub(model) if hub else ModelFacts("unknown")
+        pinned = "" if model.revision else ", no revision pinned"
+        return (f"ok: on the Hub{pinned}", read_hub(model.source, model.revision)) if hub else ("unknown", unknown)
     except FetchError as problem:
-        text = str(problem)
-        missing = any(word in text.lower() for word in ("404", "not found", "invalid username"))
-        return ModelFacts(f"{'no' if missing else 'unknown'}: {text[:120]}")
-
-
-def _on_disk(model: ModelSpec, folder: Path) -> ModelFacts:
-    checkpoint, is_own = read_checkpoint(model), folder == Path(model.source)
-    if checkpoint is None:
-        return ModelFacts(f"no: {folder} has no readable config.json")
-    if damaged := checkpoint.damaged_files:
-        return ModelFacts(f"no: {folder}/{damaged[0]} is no readable JSON object", checkpoint)
-    if is_own and checkpoint.lacks_tokenizer:  # a file missing from the Hub's cache would be downloaded
-        return ModelFacts(f"no: {folder} has no tokenizer.json or other vocabulary", checkpoint)
-    weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    source, terms = ("ok: on disk", "ok: yours") if is_own else ("ok: in the Hub's cache", "unknown")
-    return ModelFacts(source, checkpoint, weights, terms)
-
-
-def _on_hub(model: ModelSpec) -> ModelFacts:
-    repository = read_model(model.source, model.revision)
-    if "config.json" not in repository.sizes:
-        return ModelFacts("no: it has no config.json")
-    sizes, tags = repository.sizes.items(), repository.info.tags or ()
-    weights = sum(size for path, size in sizes if path.endswith(".safetensors") and "/" not in path)
-    pinned = "" if model.revision else ", no revision pinned"
-    terms = next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), "not stated")
-    gate = "; gated: request access on its page" if getattr(repository.info, "gated", False) else ""
-    return ModelFacts(f"ok: on the Hub{pinned}", Checkpoint(repository.config), weights, f"ok: {terms}{gate}")
+        is_missing = any(word in str(problem).lower() for word in ("404", "not found", "no config.json"))
+        return f"{'no' if is_missing else 'unknown'}: {str(problem)[:120]}", unknown
 
 
 # -- the configuration -------------------------------------------------------------------------------------------------
@@ -277,11 +230,3 @@ def _fit(model: ModelSpec, weights: int, gpu: str) -> str:
         return "unknown"
     verdict = "ok" if size + OVERHEAD <= usable else "no"
     return f"{verdict}: about {size:.1f} GB of weights, {usable:.0f} GB usable on {model.gpus:g} x {gpu}"
-
-
-def _license(model: ModelSpec, facts: ModelFacts) -> str:
-    if offer := find_package_model(model):
-        return f"ok: {offer.license}"
-    if "auto_map" in facts.checkpoint.config and not model.trust_remote_code:
-        return f"{facts.license}; brings remote code (trust_remote_code is false)"
-    return facts.license + ("; runs its remote code" if model.trust_remote_code else "")

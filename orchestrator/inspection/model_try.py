@@ -14,10 +14,10 @@ from actors.trial.trial import TrialReport
 from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator.inspection.certificate import add_certificate
-from orchestrator.inspection.checkpoint_entry import checkpoint_specs
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
 from sweeps.load import SweepError, build, load
+from sweeps.own_model import find_models
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import ModelSpec, Protocol, Selection, Sweep
 
@@ -80,7 +80,7 @@ def models(names: Sequence[str], sweep: Path | None, backend: str = "", services
     """
     if not names and sweep is None:
         raise SweepError("name models, folders of checkpoints or a sweep to try")
-    entries = checkpoint_specs(names, sweep, backend)
+    entries = find_models(names, sweep, backend)
     without = "builtin" if services else "openai"
     return entries if names else [model for model in entries if model.backend != without]
 

@@ -70,8 +70,7 @@ def test_a_policy_of_a_package_plays_and_judges(site: Path) -> None:  # noqa: F8
 
 
 def test_added_models_follow_own_ones_and_mistakes_name_the_sweep_file(tmp_path: Path) -> None:
-    file, trained = tmp_path / "s.toml", tmp_path / "model.toml"
-    trained.write_text('[[model]]\nname = "m"\nsource = "org/m"\n')
+    file, trained = tmp_path / "s.toml", {"name": "m", "source": "org/m"}
     file.write_text('data = "d"\n[[model]]\nname = "mine"\nsource = "org/mine"\n')
     assert [model.name for model in load(file, (), [trained]).models] == ["mine", "m"]
 

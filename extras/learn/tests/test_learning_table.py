@@ -9,6 +9,7 @@ from proactive_learn import table
 from proactive_learn.run_files import claim, model_entry
 from proactive_learn.settings import train_table
 from sweeps.load import load
+from sweeps.sweep_file import read_toml
 from tests.orchestrator.report.runs import play_sweep
 
 BASE = {"name": "base", "source": "nobody/nothing", "backend": "transformers", "gpus": 0, "paper": "Qwen2.5-VL-3B"}
@@ -26,7 +27,9 @@ def run(demo_data, tmp_path_factory):
     claim(folder, train)
     (folder / "model.toml").write_text(tomli_w.dumps({"model": [model_entry(folder, train, folder / "adapter-0")]}))
     engines = {"base": Baseline("abstain"), "base-rp-0.75": Baseline("oracle")}
-    return read_run(play_sweep(folder / "run", load(file, [], [folder / "model.toml"]), backends=engines))
+    return read_run(
+        play_sweep(folder / "run", load(file, [], read_toml(folder / "model.toml")["model"]), backends=engines)
+    )
 
 
 def test_scores_are_before_after_and_reference(run):

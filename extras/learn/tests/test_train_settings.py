@@ -11,6 +11,7 @@ from proactive_learn.commands import SWEEPS
 from proactive_learn.run_files import RESOLVED, publish, read_train_table
 from proactive_learn.settings import REMOVED, TrainError, train_table
 from sweeps.load import SweepError, load
+from sweeps.sweep_file import read_toml
 
 DEMO = SWEEPS / "demo-learning.toml"
 TABLE = tomllib.loads(DEMO.read_text())
@@ -96,7 +97,7 @@ def test_other_weights_are_another_folder_and_another_model(tmp_path):
         path = publish(tmp_path, read(rp=0.75))
         (adapter,) = tmp_path.glob("adapter-*")
         assert [file.name for file in adapter.iterdir()] == ["adapter_model.safetensors"]
-        entry = load(DEMO, [], [path]).models[1]
+        entry = load(DEMO, [], read_toml(path)["model"]).models[1]
         assert (entry.name, entry.source, entry.lora) == (f"embedded-{tmp_path.name}", "builtin:embedded", str(adapter))
         identities.append(entry.identity)
     assert identities[0] != identities[1] == identities[2]

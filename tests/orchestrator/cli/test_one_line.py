@@ -12,14 +12,14 @@ from envs.errors import UserError
 from orchestrator.cli import sweep_source
 from sweeps.checkpoint import Checkpoint
 from sweeps.load import load
-from sweeps.own_model import Files, Machine, choose_engine, read_entries
+from sweeps.own_model import Machine, choose_engine, read_entries
 from tests.orchestrator.cli.test_cli import call
 
 GB = 10**9
 OPTIONS: dict[str, Any] = {"limit": None, "conditions": "", "scenarios": "", "data": ""}
 
 
-def on_no_hub(source: str) -> Files:
+def on_no_hub(source: str) -> Checkpoint:
     raise AssertionError(f"{source} was asked of the Hub")
 
 
@@ -57,7 +57,7 @@ def test_weights_get_as_many_gpus_as_hold_them(
 
 
 def test_a_hub_id_is_pinned_and_a_shipped_source_keeps_its_settings() -> None:
-    files = Files(Checkpoint({"architectures": ["NewForConditionalGeneration"]}), 4 * GB, "abc")
+    files = Checkpoint({"architectures": ["NewForConditionalGeneration"]}, None, 4 * GB, "abc")
     (own,) = read_entries("me/New-4B", Machine(), lambda source: files)
     (shipped,) = read_entries("Qwen/Qwen2.5-VL-7B-Instruct", Machine((80 * GB,), True), lambda source: files)
 
@@ -82,7 +82,7 @@ def test_a_service_gets_a_key_only_if_it_is_openais() -> None:
     [
         ("nothing", "OWNER/NAME"),
         ("http://host/v1", "http://HOST/v1#NAME"),
-        (".", "without config.json"),
+        (".", "without a readable config.json"),
         ("x.toml", "x.toml"),
     ],
 )

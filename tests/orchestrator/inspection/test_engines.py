@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from orchestrator.inspection import engines
-from orchestrator.inspection.checkpoint_entry import checkpoint_spec, checkpoint_specs, own_entry
 from sweeps.checkpoint import Checkpoint
 from sweeps.load import SweepError
+from sweeps.own_model import find_models
 from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 
@@ -75,19 +75,18 @@ def test_what_a_model_needs_follows_from_its_class_its_files_and_its_adapter(mon
 def test_entries_are_of_a_folder_a_sweep_or_the_registry(tmp_path):
     folder = tmp_path / "..My model!"
     folder.mkdir()
-    with pytest.raises(SweepError, match=r"is a folder without config\.json; name the folder of a checkpoint"):
-        checkpoint_spec(str(folder))
+    with pytest.raises(
+        SweepError, match=r"is a folder without a readable config\.json; name the folder of a checkpoint"
+    ):
+        find_models([str(folder)])
     (folder / "config.json").write_text("{}")
-    entry = checkpoint_spec(str(folder))
-    assert (entry.name, entry.backend, entry.gpus, entry.max_images) == ("My-model-", "transformers", 0, 256)
-    assert checkpoint_spec(str(folder), "vllm").backend == "vllm" and entry.source == str(folder)
-    assert checkpoint_spec("embedded") is checkpoint_spec("") is None
-    assert checkpoint_spec("qwen2.5-vl-7b", "transformers").backend == "transformers"
-    assert [spec.name for spec in checkpoint_specs([str(folder), "oracle"], None)] == ["My-model-", "oracle"]
+    (entry, oracle) = find_models([str(folder), "oracle"])
+    assert (entry.name, entry.backend, entry.gpus, entry.source) == ("My-model-", "transformers", 0, str(folder))
+    assert find_models([str(folder)], backend="vllm")[0].backend == "vllm" and oracle.name == "oracle"
+    assert find_models(["qwen2.5-vl-7b"], backend="transformers")[0].backend == "transformers"
 
     sweep = tmp_path / "s.toml"
     sweep.write_text(f'data = "d"\nmodels = ["oracle", "mine"]\n[[model]]\nname = "mine"\nsource = "{folder}"\n')
-    assert [spec.name for spec in checkpoint_specs([], sweep)] == ["oracle", "mine"]
-    on_transformers = own_entry("mine", sweep, "transformers")
-    assert on_transformers.backend == "transformers" and own_entry("mine", sweep).name == "mine"
-    assert own_entry("uniform", sweep) is own_entry("", sweep) is own_entry("mine", None) is None
+    assert [spec.name for spec in find_models([], sweep)] == ["oracle", "mine"]
+    assert [spec.backend for spec in find_models(["mine"], sweep)] == ["vllm"]
+    assert [spec.backend for spec in find_models(["mine", "uniform"], sweep, "transformers")] == ["transformers"] * 2

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from orchestrator.inspection import model_check
-from orchestrator.inspection.model_check import ModelFacts, check
+from orchestrator.datasets.checkpoint_listing import read_hub
+from orchestrator.inspection.model_check import check
 from sweeps.checkpoint import Checkpoint
 from sweeps.spec import ModelSpec
 from tests.orchestrator.hubserver import COMMIT, Hub, ask_here, serving
@@ -24,10 +24,8 @@ def test_a_model_on_the_hub_counts_the_weights_at_its_top(tmp_path, monkeypatch)
         (tmp_path / "published" / name).write_text(text)
     with serving(Hub(tmp_path / "published", "org/m", "models")) as hub:
         ask_here(hub, monkeypatch)
-        facts = model_check._facts(model())
-        assert facts == ModelFacts(
-            "ok: on the Hub, no revision pinned", Checkpoint({"architectures": ["A"]}), 8, "ok: mit"
-        )
+        assert read_hub("org/m") == Checkpoint({"architectures": ["A"]}, None, 8, COMMIT, "ok: mit")
+        assert check([model()])[0].cells["source"] == "ok: on the Hub, no revision pinned"
         pinned, absent = check([model(revision=COMMIT), model(source="org/absent")])
         assert pinned.cells["source"] == "ok: on the Hub"
         assert absent.cells["source"].startswith("no: the Hub did not give org/absent: ") and "404" in absent.fault
