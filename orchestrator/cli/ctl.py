@@ -9,6 +9,7 @@ import typer
 from envs.errors import UserError
 from orchestrator.cli.options import AsJson, RunName, required_name
 from orchestrator.cli.printing import print_json, print_lines
+from orchestrator.cli.removed import removed_sentence
 from orchestrator.object_store.bucket import is_address
 from orchestrator.storage import control_log, lock, run_folder, safe_write
 
@@ -32,9 +33,7 @@ Target = Annotated[
 def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson = False) -> None:
     """Pause or cancel models and cells of a running sweep, or empty a node."""
     if is_address(required_name(output)):
-        raise UserError(
-            f"{output} is a bucket, and ctl needs a run folder on a disk (0.2.0 was the last to steer buckets)"
-        )
+        raise UserError(f"{output} is a bucket; ctl needs a run folder on a disk (0.2.0 was the last to steer buckets)")
     folder = Path(output)
     safe_write.refuse_links(folder)
     if not (folder / run_folder.RESOLVED).exists():
@@ -46,24 +45,25 @@ def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson =
     if as_json:
         print_json([entry.model_dump(mode="json") for entry in entries])
     else:
-        lines = [f"{entry.taken} {entry.sentence}" for entry in entries]
-        print_lines(lines or ["no command was sent to this run"])
+        print_lines([f"{entry.taken} {entry.sentence}" for entry in entries] or ["no command was sent to this run"])
 
 
 def _send(folder: Path, verb: str, target: str) -> None:
+    if gone := removed_sentence(f"ctl {verb}"):
+        raise UserError(gone)
     command, running = control_log.parse_command(verb, target), lock.holder(folder) is not None
     if verb == "drain" and not running:
         raise UserError(f"{folder} is not running, so it has no nodes to drain")
     name = control_log.send_command(folder, command)
     if not running:
-        print_lines([f"{folder} is not running; the next `run` starts with {command}"])
+        print_lines([f"{folder} is not running; the next `run` takes the command"])
         return
     deadline = time.monotonic() + WAIT_S
     while not (entries := [entry for entry in control_log.read_history(folder) if entry.name == name]):
         if time.monotonic() >= deadline:
-            print_lines([f"{command} waits in {folder}; the driver did not take it within {WAIT_S:g} s"])
+            print_lines([f"the command waits in {folder}; the driver did not take it within {WAIT_S:g} s"])
             raise typer.Exit(NO_ANSWER)
         time.sleep(POLL_INTERVAL_S)
     if entries[0].refused:
-        raise UserError(f"{command} is refused: {entries[0].effect}")
+        raise UserError(f"{verb} is refused: {entries[0].effect}")
     print_lines([entries[0].effect])

@@ -20,6 +20,8 @@ RENAMED = {
     "models prove": "models try NAME --prove",
     "prompt": "models try [NAME] --prompt SCENARIO/ID[/CONDITION[/TURN]]",
     "compare --independent": "compare --cluster none",
+    "ctl requeue": "run SWEEP --retry failed",
+    "ctl set": "run SWEEP --update, once you have stopped the run and edited its sweep",
     "data fetch --delete-archives": "data fetch DIR, which removes each archive once it is unpacked",
     "data fetch --split": "data split DIR, of extras/learn",
     "export --into": "export --output DIR",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from envs.plural import pluralize
 from orchestrator.planning.plan import CellOrdinals, Plan
 from orchestrator.storage import control_log
-from orchestrator.storage.control_log import HOLDS, JUDGE, Command, ControlState, matches
+from orchestrator.storage.control_log import JUDGE, Command, ControlState, matches
 
 if TYPE_CHECKING:
     from orchestrator.execution.driver import Driver
@@ -27,27 +27,22 @@ class LiveControl:
     def poll(self) -> None:
         """Carry out the commands that wait in ``control/``; raises OSError if the folder or its command log is unusable."""
         self.folder.stat()  # raises if the folder was moved; a paused run writes nothing that would fail, and gets no command
-        control_log.take_commands(self.folder, self._act)
-
-    def _act(self, command: Command) -> tuple[str, bool]:
-        effect, refused = describe_effect(command, self.plan, self._nodes())
-        if not refused:
-            self.standing.commands.append(command)
+        taken = control_log.take_commands(self.folder, lambda c: describe_effect(c, self.plan, self._nodes()))
+        if taken:
+            self.standing.commands += taken
             self._apply()
-        return effect, refused
 
     def _apply(self) -> None:
         """Hold paused episodes, withdraw cancelled ones, whose answers are still judged, and close the drained nodes."""
-        driver, standing, keys = self.driver, self.standing, [cell.key for cell in self.plan.cells]
-        paused = {index for index, key in enumerate(keys) if standing.pausing_command(key)}
-        cancelled = {index for index, key in enumerate(keys) if standing.canceling_command(key)}
+        driver, standing, cells = self.driver, self.standing, [*enumerate(self.plan.cells)]
+        held = ({index for index, cell in cells if standing.find(verb, cell.key)} for verb in ("pause", "cancel"))
+        paused, withdrawn = (CellOrdinals(self.plan.offsets, indexes) for indexes in held)
         judge = driver.judge_queue.group if driver.judge_queue else ""
         for name in sorted(driver.schedule.groups):
-            held: Container[int] = CellOrdinals(self.plan.offsets, paused)
-            withdrawn: Container[int] = CellOrdinals(self.plan.offsets, cancelled)
+            ordinals: tuple[Container[int], Container[int]] = (paused, withdrawn)
             if name == judge:
-                held, withdrawn = range(self.plan.total) if standing.pausing_command(JUDGE) else (), ()
-            driver.act(driver.schedule.hold(name, held, withdrawn, driver.now()))
+                ordinals = range(self.plan.total if standing.find("pause", JUDGE) else 0), ()
+            driver.act(driver.schedule.hold(name, *ordinals, driver.now()))
         nodes = self._nodes()
         driver.drain({name for target in standing.drained for name in find_nodes(target, nodes)})
 
@@ -57,34 +52,22 @@ class LiveControl:
         return {node.name: hosts.get(node.name, "?") for node in self.driver.nodes}
 
 
-def take_waiting_commands(folder: Path, plan: Plan) -> None:
-    """Answer the commands that arrived while no driver ran; they act when the run starts."""
-    control_log.take_commands(folder, lambda command: describe_effect(command, plan))
-
-
 def describe_effect(command: Command, plan: Plan, nodes: Mapping[str, str] | None = None) -> tuple[str, bool]:
-    """Return the effect of a command as a sentence, and True if it is refused; ``nodes``: GPU node -> host, if they are known."""
-    if command.verb in HOLDS:
-        return _describe_hold(command, plan)
-    if nodes is None:
-        return "in force from the start of the run", False
-    if not find_nodes(command.target, nodes):
-        choices = ", ".join(f"{host} ({name[:12]})" for name, host in [*nodes.items()][:8]) or "none"
-        return f"{command.target} is not one GPU node of the cluster; its GPU nodes: {choices}", True
-    if command.verb == "undrain":
-        return f"{command.target} gets workers again", False
-    return f"{command.target} gets no more workers; episodes in play there end and are stored", False
+    """Return what a command applies to, or why it is refused, and True if it is refused.
 
-
-def _describe_hold(command: Command, plan: Plan) -> tuple[str, bool]:
-    """Return ``6 cells are paused; episodes in play end and are stored``."""
-    count = sum(matches(command.target, cell.key) for cell in plan.cells)
-    if not count and not (command.verb in ("pause", "resume") and command.target == JUDGE):
-        models = ", ".join(dict.fromkeys(cell.model.name for cell in plan.cells))
-        return f"{command.target} matches no cell of this sweep; its models are {models[:300]}", True
-    target = pluralize(count, "cell") if count else "the judge"
-    consequence = "; episodes in play end and are stored" if command.verb in ("pause", "cancel") else ""
-    return f"{target} {'is' if count < 2 else 'are'} {HOLDS[command.verb]}{consequence}", False
+    ``nodes``: GPU node -> host; None before the driver of the next attempt knows them.
+    """
+    target, effect = command.target, "in force for {}; episodes in play end and are stored"
+    if command.verb in ("drain", "undrain"):
+        if nodes is None or find_nodes(target, nodes):
+            return effect.format(f"node {target}"), False
+        known = ", ".join(f"{host} ({name[:12]})" for name, host in [*nodes.items()][:8]) or "none"
+        return f"{target} is not one GPU node of the cluster; its GPU nodes: {known}", True
+    count = sum(matches(target, cell.key) for cell in plan.cells)
+    if count or (target == JUDGE and command.verb in ("pause", "resume")):
+        return effect.format(pluralize(count, "cell") if count else "the judge"), False
+    models = ", ".join(dict.fromkeys(cell.model.name for cell in plan.cells))
+    return f"{target} matches no cell of this sweep; its models are {models[:300]}", True
 
 
 def find_nodes(target: str, nodes: Mapping[str, str]) -> set[str]:

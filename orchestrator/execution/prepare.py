@@ -10,7 +10,7 @@ import polars as pl
 from actors.playing.records import EpisodeBatch
 from envs.types import CUT_SHORT, ERRORS, Ending
 from orchestrator.datasets.sources import parse_address
-from orchestrator.execution.live_control import take_waiting_commands
+from orchestrator.execution.live_control import describe_effect
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import AttemptLog
 from orchestrator.judging.judge_queue import JudgeQueue, find_unjudged
@@ -20,7 +20,7 @@ from orchestrator.planning.plan import Plan, worker_group
 from orchestrator.precision.stopping import load_rule
 from orchestrator.report.scores.precision_stops import describe_savings
 from orchestrator.storage import reused, run_folder, safe_write
-from orchestrator.storage.control_log import ControlState, read_control_state
+from orchestrator.storage.control_log import ControlState, read_control_state, take_commands
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.load import SweepError
 from sweeps.spec import Judge, Sweep
@@ -88,7 +88,7 @@ class AttemptState:
     @property
     def playable(self) -> Mapping[str, Sequence[int]]:
         """Group -> pending ordinals of cells that are not cancelled."""
-        cancelled = {index for index, cell in enumerate(self.plan.cells) if self.standing.canceling_command(cell.key)}
+        cancelled = {index for index, cell in enumerate(self.plan.cells) if self.standing.find("cancel", cell.key)}
         if not cancelled:
             return self.pending
         queues = {
@@ -125,7 +125,7 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
         count = requeue_episodes(state.store, state.plan, state.log.folder, retry)
         state.say(f"{count:,} {' and '.join(retry)} episodes are pending again")
     reused.drop_unstored(state.output)
-    take_waiting_commands(state.output, state.plan)
+    take_commands(state.output, lambda command: describe_effect(command, state.plan))
     state.find_stops()
     state.replan()
     state.pending = state.plan.pending(state.store.finished_episodes()["key"])

@@ -96,12 +96,12 @@ def cell_states(
 
     The state of an unfinished cell may be that it is paused or cancelled. ``reasons``: as in ``AttemptOutcome``.
     """
-    cells = []
+    standing, cells = standing or ControlState(), []
     for row in rows.iter_rows(named=True):
         state, reason = _cell_state(row, reasons)
         counts = {name: row[name] for name in ("cell", "planned", "finished", "errors")}
-        cells.append({**counts, "state": state, "reason": reason})
-    return (standing or ControlState()).mark_cells(cells)
+        cells.append(standing.mark_cell({**counts, "state": state, "reason": reason}))
+    return cells
 
 
 def _cell_state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Commands to a running sweep: one file per command in ``control/``, and ``control.jsonl`` with the effect of each.
 
-Anyone with write access to the run folder can send a command; only the driver writes the log. The log applies to every
-later attempt, and a logged command is never executed again. An invalid file in ``control/`` is refused without effect.
+Anyone with write access to the run folder can send a command; only the driver writes the log. What holds is what the log
+comes to, also for later attempts. A logged command is never taken again, and an invalid file is refused without effect.
 """
 
 import getpass
@@ -10,6 +10,7 @@ import re
 import secrets
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -32,12 +33,8 @@ LARGEST = 1 << 20
 ALL, JUDGE = "all", "judge"
 """Targets: everything, and the judge's workers; a cell is named by three parts, so it cannot have these names."""
 UNDO = {"pause": "resume", "cancel": "restore", "drain": "undrain"}
-HOLDS = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "restore": "restored"}
-"""Verb for cells -> what they are afterwards."""
-REMOVED = {
-    "set": "ctl set is gone (last in 0.2.0); stop the run, edit its sweep, and run it again with --update",
-    "requeue": "ctl requeue is gone (last in 0.2.0); `run --retry failed` plays failed episodes again",
-}
+STATES = {"pause": "paused", "cancel": "cancelled"}
+"""Verb -> the state of a cell that it holds."""
 log = logging.getLogger(__name__)
 
 Text = Annotated[str, Field(max_length=300)]
@@ -52,18 +49,11 @@ class Command(BaseModel):
     target: Annotated[Text, Field(min_length=1)]
     """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]] with ``*``; for ``drain`` a node."""
     who: Text = ""
-    host: Text = ""
-    asked: Text = ""
-    """Time of sending: UTC, ISO 8601. User, host and time come from the sending process and are not verified."""
-
-    @property
-    def description(self) -> str:
-        """``cancel u3/*/hint by ana on node1, 2026-11-22T12:00:00+00:00``."""
-        return f"{self} by {self.who} on {self.host}, {self.asked}"
+    """``ana on node1, 2026-11-22T12:00:00+00:00``, as the sending process says; nobody verifies it."""
 
     def __str__(self) -> str:
-        """Return the command as typed: ``cancel u3/*/hint``."""
-        return f"{self.verb} {self.target}"
+        """Return ``cancel u3/*/hint by ana on node1, 2026-11-22T12:00:00+00:00``."""
+        return f"{self.verb} {self.target} by {self.who}"
 
 
 class LogEntry(BaseModel):
@@ -78,14 +68,13 @@ class LogEntry(BaseModel):
     taken: str
     """Time of execution: UTC, ISO 8601."""
     effect: str
-    """A sentence such as ``6 cells are paused``, or why the command was refused."""
+    """What it applies to, or why it was refused."""
     refused: bool = False
 
     @property
     def sentence(self) -> str:
-        """Return a line such as ``pause u3 by ana on node1, ...: 6 cells are paused``."""
-        command = self.command.description if self.command else f"control/{self.name}"
-        return f"{command}: {'refused: ' if self.refused else ''}{self.effect}"
+        """Return ``pause u3 by ana on node1, ...: 6 cells``."""
+        return f"{self.command or f'control/{self.name}'}: {'refused: ' if self.refused else ''}{self.effect}"
 
 
 class ControlState:
@@ -94,43 +83,31 @@ class ControlState:
     def __init__(self, entries: Iterable[LogEntry] = ()) -> None:
         self.commands = [entry.command for entry in entries if entry.command and not entry.refused]
 
-    @property
-    def drained(self) -> set[str]:
-        return {c.target for c in self.commands if c.verb == "drain" and self._last("drain", c.target)}
-
-    def pausing_command(self, cell: str) -> Command | None:
-        """Return the command that pauses a cell, or ``judge``; None if it is not paused."""
-        return self._last("pause", cell)
-
-    def canceling_command(self, cell: str) -> Command | None:
-        """Return the command that cancels a cell; None if it is not canceled."""
-        return self._last("cancel", cell)
-
-    def _last(self, verb: str, name: str) -> Command | None:
-        """Return the last command with this verb, or the one that undoes it, that names a cell or node, if it has this verb."""
+    def find(self, verb: str, name: str) -> Command | None:
+        """Return the last command that pauses, cancels or drains a cell, ``judge`` or a node; None if it was undone."""
         named = (c for c in reversed(self.commands) if c.verb in (verb, UNDO[verb]) and matches(c.target, name))
         last = next(named, None)
         return last if last is not None and last.verb == verb else None
 
-    def holding_command(self, cell: str) -> Command | None:
-        """Return the command that cancels or pauses a cell; None if nothing holds it."""
-        return self.canceling_command(cell) or self.pausing_command(cell)
+    @property
+    def drained(self) -> set[str]:
+        return {c.target for c in self.commands if c.verb == "drain" and self.find("drain", c.target)}
 
-    def mark_cells(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the cells of a status; unfinished ones that are canceled or paused get this state and its reason."""
-        return [self._mark_cell(cell) if cell["finished"] < cell["planned"] else cell for cell in cells]
+    def _find_hold(self, cell: str) -> Command | None:
+        return self.find("cancel", cell) or self.find("pause", cell)
 
-    def _mark_cell(self, cell: dict[str, Any]) -> dict[str, Any]:
-        command = self.holding_command(cell["cell"])
-        return cell if command is None else {**cell, "state": HOLDS[command.verb], "reason": command.description}
+    def mark_cell(self, cell: dict[str, Any]) -> dict[str, Any]:
+        """Return a cell of a status; an unfinished one that is cancelled or paused gets this state and its reason."""
+        command = self._find_hold(cell["cell"]) if cell["finished"] < cell["planned"] else None
+        return {**cell, "state": STATES[command.verb], "reason": str(command)} if command else cell
 
     def sentences(self, cells: Iterable[str]) -> list[str]:
-        """Return ``3 cells are cancelled (cancel u3 by ana on node1, 2026-11-22T12:00:00+00:00): u3/ROD/hint, ...``."""
-        cells_by_command: dict[Command, list[str]] = {}
-        for cell in cells if self.commands else ():
-            if (command := self.holding_command(cell)) is not None:
-                cells_by_command.setdefault(command, []).append(cell)
-        return [_describe(command, names) for command, names in cells_by_command.items()]
+        """Return ``3 cells cancelled: cancel u3 by ana on node1, ... (`ctl DIR restore` takes that back)``."""
+        counts = Counter(command for cell in cells if (command := self._find_hold(cell)))
+        return [
+            f"{pluralize(count, 'cell')} {STATES[c.verb]}: {c} (`ctl DIR {UNDO[c.verb]}` takes that back)"
+            for c, count in counts.items()
+        ]
 
 
 def matches(target: str, cell: str) -> bool:
@@ -141,29 +118,22 @@ def matches(target: str, cell: str) -> bool:
     return len(patterns) <= len(names) and all(map(fnmatchcase, names, patterns))
 
 
-def _describe(command: Command, cells: list[str]) -> str:
-    names = ", ".join(cells[:3]) + (", ..." if cells[3:] else "")
-    held = f"{pluralize(len(cells), 'cell')} {'is' if len(cells) == 1 else 'are'} {HOLDS[command.verb]}"
-    return f"{held} ({command.description}; `ctl DIR {UNDO[command.verb]}` takes that back): {names}"
-
-
 # -- sending ------------------------------------------------------------------------------------------------------------
 def parse_command(verb: str, target: str) -> Command:
     """Return a command from the user of this process. Raises RunFolderError if verb or target is invalid."""
     if not target and verb in ("pause", "resume", "restore"):
         target = ALL
-    verbs = [verb for pair in UNDO.items() for verb in pair]
-    if verb not in verbs:
-        raise RunFolderError(REMOVED.get(verb, f"ctl does not know {verb}; type one of {', '.join(verbs)}"))
     who = "somebody"
     with suppress(OSError, KeyError):  # a user without a name, as in a container
         who = getpass.getuser()
+    sender = f"{who} on {socket.gethostname()}, {_now()}"
     try:
-        return Command.model_validate(
-            {"verb": verb, "target": target, "who": who, "host": socket.gethostname(), "asked": _now()}
-        )
+        return Command.model_validate({"verb": verb, "target": target, "who": sender})
     except ValidationError:
-        raise RunFolderError(f"{verb} takes a target of 1 to 300 characters; --help says which") from None
+        verbs = ", ".join([*UNDO, *UNDO.values()])
+        raise RunFolderError(
+            f"`ctl DIR {verb} {target[:50]}` is no command; type {verbs}, and a target of at most 300 characters (ctl --help)"
+        ) from None
 
 
 def send_command(folder: Path, command: Command) -> str:
@@ -183,15 +153,16 @@ def waiting_commands(folder: Path) -> list[str]:
         return []
 
 
-def take_commands(folder: Path, execute: Callable[[Command], tuple[str, bool]]) -> None:
-    """Execute the waiting commands in order, and log them.
+def take_commands(folder: Path, describe: Callable[[Command], tuple[str, bool]]) -> list[Command]:
+    """Log the waiting commands in order, remove their files, and return those that are accepted.
 
-    ``execute`` returns the effect as a sentence, and whether it refused the command. A command's file is deleted after
-    it is logged; a logged command whose file is still there is not executed again.
+    ``describe`` returns what a command applies to, and True if it is refused.
     """
-    names = waiting_commands(folder)
-    logged_names = {entry.name for entry in read_history(folder)} if names else set()
-    if entries := [_take_command(folder, name, execute) for name in names if name not in logged_names]:
+    if not (names := waiting_commands(folder)):
+        return []
+    logged = {entry.name for entry in read_history(folder)}
+    entries = [_read_command(folder, name, describe) for name in names if name not in logged]
+    if entries:
         before = checksums.read_verified(folder / LOG) if (folder / LOG).exists() else b""
         lines = "".join(f"{entry.model_dump_json(exclude_defaults=True)}\n" for entry in entries)
         checksums.write(folder / LOG, before + lines.encode())
@@ -200,12 +171,23 @@ def take_commands(folder: Path, execute: Callable[[Command], tuple[str, bool]]) 
             safe_write.remove(folder / INBOX / name)
     for entry in entries:
         (log.warning if entry.refused else log.info)("ctl: %s", entry.sentence)
+    return ControlState(entries).commands
+
+
+def _read_command(folder: Path, name: str, describe: Callable[[Command], tuple[str, bool]]) -> LogEntry:
+    try:
+        command = Command.model_validate_json(regular.read_bytes(folder / INBOX / name, LARGEST))
+    except (OSError, ValueError):
+        effect = "not a command of `proactive-sweep ctl`, so the file is removed"
+        return LogEntry(name=name, command=None, taken=_now(), refused=True, effect=effect)
+    effect, refused = describe(command)
+    return LogEntry(name=name, command=command, taken=_now(), effect=effect, refused=refused)
 
 
 def read_history(folder: Path) -> list[LogEntry]:
     """Return the log, without lines of other versions.
 
-    Raises DamagedRunError if it is damaged, since canceled cells would then be unknown.
+    Raises DamagedRunError if it is damaged, since cancelled cells would then be unknown.
     """
     try:
         lines = checksums.read_verified(folder / LOG).splitlines()
@@ -226,16 +208,6 @@ def read_history(folder: Path) -> list[LogEntry]:
 def read_control_state(folder: Path) -> ControlState:
     """Return the state after the log of a run folder. Raises DamagedRunError if the log is damaged."""
     return ControlState(read_history(folder))
-
-
-def _take_command(folder: Path, name: str, execute: Callable[[Command], tuple[str, bool]]) -> LogEntry:
-    try:
-        command = Command.model_validate_json(regular.read_bytes(folder / INBOX / name, LARGEST))
-    except (OSError, ValueError):
-        effect = "not a command of `proactive-sweep ctl`, so the file is removed"
-        return LogEntry(name=name, command=None, taken=_now(), refused=True, effect=effect)
-    effect, refused = execute(command)
-    return LogEntry(name=name, command=command, taken=_now(), effect=effect, refused=refused)
 
 
 def _now() -> str:

@@ -88,7 +88,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         is_current = running is None and all(old.get(name) == cell[name] for name in ("planned", "finished", "errors"))
         if cell["state"] == "partial":
             cell["reason"] = old.get("reason", "")
-        cells.append(old if is_current else control.mark_cells([cell])[0])
+        cells.append(old if is_current else control.mark_cell(cell))
     return {
         **status,
         "finished": status.get("finished", False) and running is None and cells == [*before.values()],

@@ -230,7 +230,7 @@ class SimulatedRun:
 
     def send(self, verb: str, target: str) -> None:
         """Send a command as ``ctl`` does, in a file of the folder; again and again if the disk is full and it is owed."""
-        command = Command(verb=verb, target=target, who="simulation", host="here")
+        command = Command(verb=verb, target=target, who="simulation")
         try:
             control_log.send_command(self.folder, command)
         except OSError:

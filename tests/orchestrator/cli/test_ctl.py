@@ -28,7 +28,7 @@ def test_command_without_driver_is_queued_and_reported(folder):
     done = run_ctl(folder, "cancel", "uniform/ROD")
 
     assert done.exit_code == 0
-    assert done.output == f"{folder} is not running; the next `run` starts with cancel uniform/ROD\n"
+    assert done.output == f"{folder} is not running; the next `run` takes the command\n"
     (name,) = control_log.waiting_commands(folder)
     assert json.loads((folder / "control" / name).read_text())["verb"] == "cancel"
     assert run_ctl(folder).output == "no command was sent to this run\n"
@@ -50,7 +50,7 @@ def test_drivers_answer_is_printed(folder, monkeypatch, refused):
 
     assert "\x1b" not in done.output
     assert done.exit_code == (2 if refused else 0)
-    assert ("pause all is refused: 6 cells are" if refused else "6 cells are") in done.output
+    assert ("pause is refused: 6 cells are" if refused else "6 cells are") in done.output
     assert "6 cells are" in run_ctl(folder).output
     (entry,) = json.loads(run_ctl(folder, "--json").stdout)
     assert (entry["command"]["verb"], entry["refused"]) == ("pause", refused)
@@ -59,10 +59,10 @@ def test_drivers_answer_is_printed(folder, monkeypatch, refused):
 @pytest.mark.parametrize(
     "words, why",
     [
-        (["frob"], "ctl does not know frob; type one of pause, resume, cancel,"),
-        (["drain"], "drain takes a target"),
+        (["frob"], "`ctl DIR frob ` is no command; type pause, cancel, drain,"),
+        (["drain"], "is no command; type"),
         (["drain", "n1"], "so it has no nodes to drain"),
-        (["set", "cluster.gpus=4"], "ctl set is gone (last in 0.2.0)"),
+        (["set", "cluster.gpus=4"], "`ctl set` is gone; type run SWEEP --update"),
     ],
 )
 def test_impossible_command_is_one_sentence(folder, words, why):
@@ -75,4 +75,4 @@ def test_impossible_command_is_one_sentence(folder, words, why):
 def test_a_bucket_is_refused_in_one_sentence():
     done = run_ctl("s3://bucket/run", "pause")
 
-    assert done.exit_code == 2 and "is a bucket, and ctl needs a run folder on a disk" in done.output
+    assert done.exit_code == 2 and "is a bucket; ctl needs a run folder on a disk" in done.output

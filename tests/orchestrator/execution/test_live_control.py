@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.execution.live_control import LiveControl, take_waiting_commands
+from orchestrator.execution.live_control import LiveControl, describe_effect
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.scheduling.commands import Recall
 from orchestrator.scheduling.nodes import Node
@@ -67,8 +67,8 @@ def held(control) -> dict[str, tuple[int, int]]:
 
 
 def test_paused_and_cancelled_cells_wait_over_drivers_until_they_are_taken_back(control):
-    assert ask(control, "pause", "m0").effect == "14 cells are paused; episodes in play end and are stored"
-    assert ask(control, "cancel", "*/ROD/hint").effect == "2 cells are cancelled; episodes in play end and are stored"
+    assert ask(control, "pause", "m0").effect == "in force for 14 cells; episodes in play end and are stored"
+    assert ask(control, "cancel", "*/ROD/hint").effect == "in force for 2 cells; episodes in play end and are stored"
     again = restart(control)
 
     assert held(control) == held(again) == {"m0": (130, 10), "m1": (0, 10)}
@@ -88,7 +88,7 @@ def test_leased_episodes_of_a_cancelled_cell_are_recalled(control):
 
 
 def test_drained_node_gets_no_worker_until_undrained(control):
-    assert ask(control, "drain", "second").effect.startswith("second gets no more workers")
+    assert ask(control, "drain", "second").effect.startswith("in force for node second")
     again = restart(control)
     assert control.driver.schedule.closed == again.driver.schedule.closed == {"n2"}
 
@@ -116,7 +116,7 @@ def test_impossible_command_is_refused_and_changes_nothing(control, verb, target
 def test_commands_sent_before_a_driver_take_effect(control):
     for verb, target in (("cancel", "m1"), ("pause", "m9"), ("drain", "n1")):
         control_log.send_command(control.folder, control_log.parse_command(verb, target))
-    take_waiting_commands(control.folder, control.plan)
+    control_log.take_commands(control.folder, lambda command: describe_effect(command, control.plan))
     assert [entry.refused for entry in control_log.read_history(control.folder)] == [False, True, False]
 
     again = restart(control)
