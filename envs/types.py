@@ -192,37 +192,19 @@ class Turn(NamedTuple):
 
     frame: int
     reply: str
+    """The model's text, or its calls (``envs.tool_calls.encode_calls``)."""
     option: Verdict
     category: Verdict
     action: Action
     move: Move | None
     """The move of a right suggestion, even if the turn limit prevented it; None for any other reply."""
+    read_as: str | None = None
+    """The option that a judge or a function call maps the reply to, empty if none; None if the game reads the reply itself."""
+    judged: str | None = None
+    """The judge's reply about one answer of several."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedTurn:
-    """One open-ended answer of several, and its verdict."""
-
-    turn: Turn
-    """The game's reading of ``option``; its ``reply`` is the model's text."""
-    option: str
-    """The option that the answer stands for (``envs.dialogue.option_from_marks``); empty if it names none."""
-    judged: str
-    """The judge's reply."""
-
-
-@dataclass(frozen=True, slots=True)
-class CalledTurn:
-    """One reply that calls a function, and the option that the call stands for."""
-
-    turn: Turn
-    """The game's reading of ``option``; ``reply`` is the model's text or calls (``envs.tool_calls.encode_calls``)."""
-    option: str
-    """Empty if the call is malformed (``envs.tool_calls.called_option``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenAnswer:
+class OpenAnswer(NamedTuple):
     """One open-ended answer, its reasoning included; no rule of the game reads it."""
 
     frame: int

@@ -17,10 +17,8 @@ from envs import SCENARIOS
 from envs.lenient import repair_reply
 from envs.scenario import Scenario
 from envs.tool_calls import Function, called_option, functions, offered_calls
-from envs.types import CalledTurn, Ending, ImageRef, JudgedTurn, OpenAnswer, Sample, State, Turn
+from envs.types import Ending, ImageRef, OpenAnswer, Sample, State, Turn
 from sweeps.conditions import Condition
-
-AnyTurn = Turn | OpenAnswer | JudgedTurn | CalledTurn
 
 
 class TurnPrompt(NamedTuple):
@@ -42,7 +40,7 @@ class TurnPrompt(NamedTuple):
 class PlayedTurn(NamedTuple):
     """A turn with its picture and its reply."""
 
-    turn: AnyTurn
+    turn: Turn | OpenAnswer
     image: ImageRef
     """``NO_PICTURE`` if the prompt has none."""
     reply: Reply
@@ -74,7 +72,7 @@ class EpisodeRules:
         """Return the engine's reply to a posed turn; raises the errors of ``Backend.reply``."""
         return await backend.reply(request)
 
-    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, AnyTurn]:
+    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, Turn | OpenAnswer]:
         """Return the next state, and the turn as it is stored."""
         raise NotImplementedError
 
@@ -120,11 +118,11 @@ class FunctionCalls(EpisodeRules):
         conversation = tool_messages(view, tools, self.condition, self.native)
         return TurnPrompt(conversation, situation, tools if self.native else ())
 
-    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, CalledTurn]:
+    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, Turn]:
         situation = prompt.situation
         option = called_option(situation.view, situation.calls, reply)
         next_state, turn = self.game.step(self.sample, situation.state, option)
-        return next_state, CalledTurn(turn._replace(reply=reply), option)
+        return next_state, turn._replace(reply=reply, read_as=option)
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ class OneAnswer(EpisodeRules):
         view = open_view(self.sample, state, self.condition)
         return TurnPrompt((open_question(view),), Situation(self.sample, state, view, open_ended=True))
 
-    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, AnyTurn]:
+    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, Turn | OpenAnswer]:
         state = prompt.situation.state
         return state._replace(ending=Ending.ANSWERED), OpenAnswer(state.frame, reply)
 
@@ -148,9 +146,9 @@ class JudgedAnswers(OneAnswer):
     key: str
     """Key of the episode, which seeds the judge."""
 
-    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, JudgedTurn]:
+    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, Turn]:
         """Return the next state and the turn; raises NoVerdict and errors of the judge's engine."""
         state, view = prompt.situation.state, prompt.situation.view
         judged = await self.judge.read(self.sample, state, view, self.key, reply)
         next_state, turn = self.game.step(self.sample, state, judged.option)
-        return next_state, JudgedTurn(turn._replace(reply=reply), judged.option, judged.text)
+        return next_state, turn._replace(reply=reply, read_as=judged.option, judged=judged.text)

@@ -11,7 +11,7 @@ from actors.playing.play import Episode
 from actors.playing.rows import EpisodeRow, OptionRow, TurnRow, VerdictRow
 from actors.text.printable import one_line
 from envs.openended import Bits
-from envs.types import Action, CalledTurn, Ending, JudgedTurn, OpenAnswer, Turn
+from envs.types import Action, Ending, Turn
 from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
@@ -108,7 +108,7 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
 
 def _count_actions(turns: Sequence[PlayedTurn]) -> tuple[int, ...]:
     """Return the numbers of suggestions, abstentions, categories and unparsable replies."""
-    actions = [_game_turn(played.turn).action for played in turns if not isinstance(played.turn, OpenAnswer)]
+    actions = [played.turn.action for played in turns if isinstance(played.turn, Turn)]
     return tuple(map(actions.count, COUNTED_ACTIONS))
 
 
@@ -122,24 +122,14 @@ def _sum_usage(turns: Sequence[PlayedTurn]) -> Sequence[Any]:
 
 def turn_row(key: str, number: int, played: PlayedTurn) -> TurnRow:
     """Return the row of a turn; an answer that is judged after the episode has only its text."""
-    turn, image, reply = played.turn, played.image.key, played.reply
-    last = reply.note or None, reply.thought or None
-    if isinstance(turn, OpenAnswer):
+    turn, image, last = played.turn, played.image.key, (played.reply.note or None, played.reply.thought or None)
+    if not isinstance(turn, Turn):
         return TurnRow(key, number, turn.frame, image, turn.reply, None, None, None, None, None, None, *last)
-    if isinstance(turn, Turn):
-        step, read_as, judged = turn, None, None
-    else:
-        step, read_as = turn.turn, turn.option
-        judged = turn.judged if isinstance(turn, JudgedTurn) else None
-    move = None if step.move is None else str(step.move)
+    move = None if turn.move is None else str(turn.move)
     return TurnRow(
-        key, number, step.frame, image, step.reply, str(step.option), str(step.category), str(step.action), move,
-        read_as, judged, *last,
+        key, number, turn.frame, image, turn.reply, str(turn.option), str(turn.category), str(turn.action), move,
+        turn.read_as, turn.judged, *last,
     )  # fmt: skip
-
-
-def _game_turn(turn: Turn | JudgedTurn | CalledTurn) -> Turn:
-    return turn if isinstance(turn, Turn) else turn.turn
 
 
 def verdict_row(judge: str, answer: JudgedAnswer) -> VerdictRow:

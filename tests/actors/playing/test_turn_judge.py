@@ -14,7 +14,7 @@ from actors.playing.records import PlayedEpisode, episode_batch
 from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS
 from envs.stimulus import OPEN_ENDED_HINT
-from envs.types import Ending, JudgedTurn
+from envs.types import Ending
 from sweeps.conditions import CONDITIONS
 from sweeps.load import build_judge as load_judge
 from sweeps.sampling import Sampling
@@ -69,11 +69,11 @@ def test_each_turn_is_asked_afresh_with_its_picture(condition):
         (message,) = request.messages
         assert message.images == (turn.image,) == (game.view(sample, state).image,)
         assert message.text == "What is it?" + (OPEN_ENDED_HINT if condition == "hint" else "")
-        assert isinstance(turn.turn, JudgedTurn) and turn.turn.turn.reply == "Please move the blocks."
-        state, _ = game.step(sample, state, turn.turn.option)
+        assert turn.turn.reply == "Please move the blocks."
+        state, _ = game.step(sample, state, turn.turn.read_as)
     assert episode.ending is state.ending is Ending.LIMIT
     assert len({request.seed for request in requests}) == len(requests) == game.limit(sample)
-    assert {turn.turn.option for turn in episode.turns} == set(game.askable(sample, game.initial(sample)))
+    assert {turn.turn.read_as for turn in episode.turns} == set(game.askable(sample, game.initial(sample)))
 
 
 def test_episode_without_verdict_fails_with_reason():
