@@ -8,21 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envs import SCENARIOS, installed_scenarios, is_scenario, regular
-from envs.bad_lines import Problem
 from envs.plural import pluralize
 from envs.render import Renderer, UnreadablePicture, crop_bounds
-from envs.samples import BadData, is_evaluated, lines_file, read_samples
+from envs.samples import BadData, Problem, is_evaluated, lines_file, read_samples
 from envs.scenario import LastImageSettles, suggestions
 from envs.types import ImageRef, Mode, Sample, State
 
 FOREIGN = {
-    b"version https://git-lfs": "a pointer of Git LFS, not the file: fetch it with `git lfs pull`",
-    b"<!doctype html": "an HTML page, such as a login or an error: download the file again",
-    b"<html": "an HTML page, such as a login or an error: download the file again",
-    b"ftypheic": "a HEIC picture, which the package cannot read: save it as JPEG or PNG",
-    b"ftypmif1": "a HEIC picture, which the package cannot read: save it as JPEG or PNG",
+    "a pointer of Git LFS, not the file: fetch it with `git lfs pull`": (b"version https://git-lfs",),
+    "an HTML page, such as a login or an error: download the file again": (b"<!doctype html", b"<html"),
+    "a HEIC picture, which the package cannot read: save it as JPEG or PNG": (b"ftypheic", b"ftypmif1"),
 }
-"""First bytes of files that are often in the place of others -> what they are."""
+"""What a file often is instead -> the first bytes that show it."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,6 @@ class Report:
     """The outcome of a check."""
 
     problems: tuple[Problem, ...]
-    """Bad lines first, then bad pictures, scenario by scenario."""
     samples: dict[str, int]
     """Scenario -> good samples."""
     pictures: dict[str, int]
@@ -61,37 +57,30 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
         remedy = f"`proactive-sweep data demo {shlex.quote(str(folder))}` draws a small benchmark there"
         raise BadData(f"there is no folder {folder}; {remedy}")
     problems: list[Problem] = []
-    samples, pictures = {}, {}
+    counts: dict[str, int] = {}
+    pictures: dict[str, int] = {}
     renderer = Renderer(folder, cache_bytes=0)
     for name in scenarios:
-        all_samples, bad_lines = read_samples(folder, name)
-        problems += _line_problems(lines_file(folder, name), all_samples, bad_lines)
-        evaluated = [sample for sample in all_samples if is_evaluated(sample, filtered)]
-        first_users: dict[str, Sample] = {}
-        for sample in evaluated:
-            refs = list(reachable_pictures(sample))
-            problems += _check_crops(refs, sample)
-            for ref in refs:
-                first_users.setdefault(ref.path, sample)
-        for picture, sample in first_users.items():
+        path, (samples, bad_lines) = lines_file(folder, name), read_samples(folder, name)
+        problems += [_name_content(problem, path) for problem in bad_lines]
+        if not samples and not bad_lines:
+            problems.append(Problem(path.name, 0, "is empty, so there is nothing to play"))
+        for sample in samples:
+            problems += [Problem(path.name, 0, f"sample {sample.id} {reason}") for reason in find_ambiguities(sample)]
+        evaluated = [sample for sample in samples if is_evaluated(sample, filtered)]
+        opened = set[str]()
+        for sample, ref in [(each, ref) for each in evaluated for ref in reachable_pictures(each)]:
             try:
-                renderer.verify(picture)
-                if deep:
-                    renderer.decode(picture)
+                if ref.crop is not None:
+                    crop_bounds(ref.crop, ref.path)
+                if ref.path not in opened:
+                    opened.add(ref.path)
+                    renderer.verify(ref.path, deep)
             except UnreadablePicture as reason:
-                problems.append(_name_content(_picture_problem(reason, sample), folder / picture))
-        samples[name], pictures[name] = len(evaluated), len(first_users)
-    return Report(tuple(problems), samples, pictures)
-
-
-def _line_problems(path: Path, samples: Sequence[Sample], bad_lines: Sequence[Problem]) -> Iterator[Problem]:
-    """Yield the problems of a data file: bad lines, no line at all, and samples that no reply can answer."""
-    yield from (_name_content(problem, path) for problem in bad_lines)
-    if not samples and not bad_lines:
-        yield Problem(path.name, 0, "is empty, so there is nothing to play")
-    for sample in samples:
-        for reason in find_ambiguities(sample):
-            yield Problem(path.name, 0, f"sample {sample.id} {reason}")
+                problem = Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}")
+                problems.append(_name_content(problem, folder / ref.path))
+        counts[name], pictures[name] = len(evaluated), len(opened)
+    return Report(tuple(problems), counts, pictures)
 
 
 def reachable_pictures(sample: Sample) -> Iterator[ImageRef]:
@@ -124,25 +113,11 @@ def _name_content(problem: Problem, path: Path) -> Problem:
     """Return the problem with what an unreadable file is instead, if its first bytes say so."""
     try:
         with regular.open_file(path) as file:
-            start = file.read(64).lstrip().lower()
+            start = file.read(64).lower()
     except OSError:
         return problem
-    name = next((name for mark, name in FOREIGN.items() if mark in start), "")
+    name = next((name for name, marks in FOREIGN.items() if any(mark in start for mark in marks)), "")
     return replace(problem, reason=f"{problem.reason}; {path.name} is {name}") if name else problem
-
-
-def _check_crops(refs: Sequence[ImageRef], sample: Sample) -> Iterator[Problem]:
-    """Yield a problem for each crop that no picture can have."""
-    for ref in refs:
-        try:
-            if ref.crop is not None:
-                crop_bounds(ref.crop, ref.path)
-        except UnreadablePicture as reason:
-            yield _picture_problem(reason, sample)
-
-
-def _picture_problem(reason: UnreadablePicture, sample: Sample) -> Problem:
-    return Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}")
 
 
 def reachable_states(sample: Sample) -> Iterator[State]:

@@ -8,18 +8,17 @@ and the package does neither.
 
 import math
 import os
-import stat
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
-from io import BytesIO
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from PIL import Image, UnidentifiedImageError
 
+from envs import regular
 from envs.types import Crop, ImageRef
 
 LARGEST_FILE = 64 << 20
@@ -71,19 +70,31 @@ class Renderer:
         self.fit = fit
         self.folder = Path(os.path.realpath(folder))
         self.cache_bytes = cache_bytes
-        self.cached_bytes = 0
-        """Bytes of the decoded pictures in the cache."""
         self._cache: OrderedDict[str, DecodedFile] = OrderedDict()
         self._lock = Lock()
 
+    @property
+    def cached_bytes(self) -> int:
+        """Return the bytes of the decoded pictures in the cache."""
+        return sum(_memory(decoded.pixels) for decoded in self._cache.values())
+
     def picture(self, ref: ImageRef) -> Image.Image:
         """Return the RGB picture that a model sees; shared, so copy it before drawing. Raises UnreadablePicture."""
-        return self._render(ref, self.decode(ref.path).pixels)
+        return self.keyed_picture(ref)[0]
 
     def keyed_picture(self, ref: ImageRef) -> tuple[Image.Image, str]:
         """Return the picture and a key that only equal pixels share: the file's content, crop and size."""
         pixels, digest = self.decode(ref.path)
-        return self._render(ref, pixels), digest + ref.key.removeprefix(ref.path)
+        if ref.crop is not None:
+            pixels = pixels.crop(crop_bounds(ref.crop, ref.path))  # black where it lies outside the picture
+        if ref.grey:
+            pixels = Image.new("RGB", pixels.size, GREY)
+        if ref.short_edge is not None:
+            width, height = resized(pixels.size, ref.short_edge)
+            if width < 1 or height < 1 or width * height > LARGEST_PICTURE:
+                raise UnreadablePicture(f"{ref.path}: cannot be resized to a short edge of {ref.short_edge}")
+            pixels = pixels.resize((width, height))
+        return pixels, digest + ref.key.removeprefix(ref.path)
 
     def decode(self, path: str) -> DecodedFile:
         """Return the whole file as RGB, decoded once while it stays in the cache; raises UnreadablePicture."""
@@ -91,96 +102,63 @@ class Renderer:
             if path in self._cache:
                 self._cache.move_to_end(path)
                 return self._cache[path]
-        decoded = self._decode(path)
-        self._cache_file(path, decoded)
+        with self._open(path) as (file, picture):
+            pixels = picture.convert("RGB") if self.fit is None else _fit(picture, self.fit)
+            pixels.info = {}
+            file.seek(0)
+            decoded = DecodedFile(pixels, blake2b(file.read(), digest_size=16).hexdigest())
+        if _memory(pixels) <= self.cache_bytes:
+            with self._lock:
+                self._cache[path] = decoded
+                while self.cached_bytes > self.cache_bytes:
+                    self._cache.popitem(last=False)
         return decoded
 
     def size(self, ref: ImageRef) -> tuple[int, int]:
         """Return width and height of the picture that a model sees, from the file's header; raises UnreadablePicture."""
-        with _reasons(ref.path), _open(self._file(ref.path), ref.path) as picture:
+        with self._open(ref.path) as (_, picture):
             size = picture.size if self.fit is None else fitted_size(picture.size, self.fit)
         if ref.crop is not None:
             left, top, right, bottom = crop_bounds(ref.crop, ref.path)
             size = (right - left, bottom - top)
-        scale = ref.short_edge / min(size) if ref.short_edge else 1.0
-        return int(size[0] * scale), int(size[1] * scale)
+        return resized(size, ref.short_edge) if ref.short_edge else size
 
-    def verify(self, path: str) -> None:
-        """Check that a file looks like a picture, without decoding it; raises UnreadablePicture."""
-        with _reasons(path), _open(self._file(path), path) as picture:
+    def verify(self, path: str, deep: bool = False) -> None:
+        """Check that a file looks like a picture, or that it decodes if ``deep``; raises UnreadablePicture."""
+        with self._open(path) as (_, picture):
             picture.verify()
+        if deep:
+            self.decode(path)
 
-    def _render(self, ref: ImageRef, pixels: Image.Image) -> Image.Image:
-        if ref.crop is not None:
-            pixels = pixels.crop(crop_bounds(ref.crop, ref.path))  # black where it lies outside the picture
-        if ref.grey:
-            pixels = Image.new("RGB", pixels.size, GREY)
-        return pixels if ref.short_edge is None else _resize(pixels, ref.short_edge, ref.path)
+    @contextmanager
+    def _open(self, path: str) -> Iterator[tuple[BinaryIO, Image.Image]]:
+        """Open a picture of the folder without decoding it, of a known format and bounded size.
 
-    def _cache_file(self, path: str, decoded: DecodedFile) -> None:
-        size = _memory(decoded.pixels)
-        with self._lock:
-            if path in self._cache or size > self.cache_bytes:
-                return
-            self._cache[path] = decoded
-            self.cached_bytes += size
-            while self.cached_bytes > self.cache_bytes:
-                _, evicted = self._cache.popitem(last=False)
-                self.cached_bytes -= _memory(evicted.pixels)
-
-    def _decode(self, path: str) -> DecodedFile:
-        with _reasons(path):
-            content = self._file(path).read_bytes()
-            with _open(BytesIO(content), path) as picture:
-                pixels = picture.convert("RGB") if self.fit is None else _fit(picture, self.fit, path)
-        pixels.info = {}
-        return DecodedFile(pixels, blake2b(content, digest_size=16).hexdigest())
-
-    def _file(self, path: str) -> Path:
-        """Return the path of a picture file; raises UnreadablePicture if it is outside the folder, not a file, or too large."""
-        file = self.folder / path
-        if not Path(os.path.realpath(file)).is_relative_to(self.folder):
-            raise UnreadablePicture(f"{path}: lies outside the data folder")
-        status = file.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise UnreadablePicture(f"{path}: is a folder")
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
-            raise UnreadablePicture(f"{path}: is not a file")
-        if status.st_size > LARGEST_FILE:
-            raise UnreadablePicture(f"{path}: is larger than {LARGEST_FILE} bytes")
-        return file
-
-
-def _open(source: Path | BytesIO, path: str) -> Image.Image:
-    """Open a picture of a known format and bounded size without decoding it."""
-    picture = Image.open(source, formats=FORMATS)
-    if picture.width * picture.height > LARGEST_PICTURE:
-        picture.close()
-        raise UnreadablePicture(f"{path}: {picture.width} x {picture.height} pixels are more than {LARGEST_PICTURE}")
-    return picture
-
-
-@contextmanager
-def _reasons(path: str) -> Iterator[None]:
-    """Raise any error of reading or decoding as UnreadablePicture: pillow's plugins raise anything on a broken file."""
-    try:
-        yield
-    except UnreadablePicture:
-        raise
-    except Exception as problem:
-        raise UnreadablePicture(f"{path}: {_reason(problem)}") from None
+        Any error, in the block, too, becomes UnreadablePicture: pillow's plugins raise anything on a broken file.
+        """
+        try:
+            if not Path(os.path.realpath(self.folder / path)).is_relative_to(self.folder):
+                raise UnreadablePicture(f"{path}: lies outside the data folder")
+            with regular.open_file(self.folder / path) as file:
+                if os.fstat(file.fileno()).st_size > LARGEST_FILE:
+                    raise UnreadablePicture(f"{path}: is larger than {LARGEST_FILE} bytes")
+                with Image.open(file, formats=FORMATS) as picture:
+                    if picture.width * picture.height > LARGEST_PICTURE:
+                        raise UnreadablePicture(f"{path}: has more than {LARGEST_PICTURE} pixels")
+                    yield file, picture
+        except UnreadablePicture:
+            raise
+        except Exception as problem:
+            raise UnreadablePicture(f"{path}: {_reason(problem)}") from None
 
 
 def crop_bounds(crop: Crop, path: str) -> tuple[int, int, int, int]:
     """Return the crop in whole pixels, rounded like pillow; raises UnreadablePicture if no picture can have it."""
-    if not all(abs(edge) < FARTHEST for edge in crop):
-        raise UnreadablePicture(f"{path}: the crop {crop} is out of all bounds")
-    left, top, right, bottom = (round(edge) for edge in crop)
-    if right <= left or bottom <= top:
-        raise UnreadablePicture(f"{path}: the crop {crop} has no area")
-    if (right - left) * (bottom - top) > LARGEST_PICTURE:
-        raise UnreadablePicture(f"{path}: the crop {crop} is larger than {LARGEST_PICTURE} pixels")
-    return left, top, right, bottom
+    if all(abs(edge) < FARTHEST for edge in crop):
+        left, top, right, bottom = (round(edge) for edge in crop)
+        if right > left and bottom > top and (right - left) * (bottom - top) <= LARGEST_PICTURE:
+            return left, top, right, bottom
+    raise UnreadablePicture(f"{path}: the crop {crop} has no area, or more than {LARGEST_PICTURE} pixels")
 
 
 def fitted_size(size: tuple[int, int], fit: Fit) -> tuple[int, int]:
@@ -198,11 +176,8 @@ def fitted_size(size: tuple[int, int], fit: Fit) -> tuple[int, int]:
     return width, height
 
 
-def _fit(picture: Image.Image, fit: Fit, path: str) -> Image.Image:
-    try:
-        size = fitted_size(picture.size, fit)
-    except ValueError as reason:
-        raise UnreadablePicture(f"{path}: {reason}") from None
+def _fit(picture: Image.Image, fit: Fit) -> Image.Image:
+    size = fitted_size(picture.size, fit)
     if picture.mode == "RGBA":
         white = Image.new("RGB", picture.size, (255, 255, 255))
         white.paste(picture, mask=picture.getchannel("A"))
@@ -210,20 +185,15 @@ def _fit(picture: Image.Image, fit: Fit, path: str) -> Image.Image:
     return picture.convert("RGB").resize(size)
 
 
+def resized(size: tuple[int, int], short_edge: int) -> tuple[int, int]:
+    """Return a size scaled to this shorter edge (package: ``int(size * scale)``)."""
+    scale = short_edge / min(size)
+    return int(size[0] * scale), int(size[1] * scale)
+
+
 def _memory(picture: Image.Image) -> int:
     """Return the bytes in memory: pillow keeps RGB in four bytes per pixel."""
     return picture.width * picture.height * 4
-
-
-def _resize(picture: Image.Image, short_edge: int, path: str) -> Image.Image:
-    """Scale the shorter side to ``short_edge`` pixels (package: ``int(size * scale)``, default resampling)."""
-    scale = short_edge / min(picture.size)
-    width, height = int(picture.width * scale), int(picture.height * scale)
-    if width < 1 or height < 1 or width * height > LARGEST_PICTURE:
-        raise UnreadablePicture(
-            f"{path}: cannot be resized from {picture.width} x {picture.height} to a short edge of {short_edge}"
-        )
-    return picture.resize((width, height))
 
 
 def _reason(problem: Exception) -> str:

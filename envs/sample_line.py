@@ -50,7 +50,7 @@ class BadSample(ValueError):
         super().__init__(reason if len(reason) <= LONGEST_REASON else f"{reason[:half]} ... {reason[-half:]}")
 
 
-def parse_sample(line: str, scenario: str) -> Sample:
+def parse_sample(line: str | bytes, scenario: str) -> Sample:
     """Parse one line; raises BadSample with the first reason against it."""
     entry = _parse_object(line)
     for name in COMMON_FIELDS:
@@ -78,7 +78,7 @@ def parse_sample(line: str, scenario: str) -> Sample:
 
 
 # -- types -------------------------------------------------------------------------------------------------------------
-def _parse_object(line: str) -> dict[str, Any]:
+def _parse_object(line: str | bytes) -> dict[str, Any]:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):

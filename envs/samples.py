@@ -2,15 +2,19 @@
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from random import Random
+from typing import BinaryIO
 
 from envs import SCENARIOS, regular
-from envs.bad_lines import Problem, refusal
 from envs.chance import chance
 from envs.errors import UserError
+from envs.plural import pluralize
 from envs.sample_line import BadSample, parse_sample
 from envs.types import Sample
 
@@ -18,10 +22,48 @@ LONGEST_LINE = 1 << 20
 """Bytes; a published line has about 600."""
 OPEN_ENDED = 100
 """Samples per scenario in the paper's open-ended evaluation."""
+SHOWN = 3
+"""Number of bad lines whose reasons a record keeps."""
 
 
 class BadData(UserError, ValueError):
     """A data folder that the user must correct; the message names file and line."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One bad line or picture, as a sentence."""
+
+    file: str
+    line: int
+    """0 for the file itself."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{f', line {self.line}' if self.line else ''}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class SkippedLines:
+    """The bad lines of one scenario's file, which ``skip_bad`` leaves out; equal for the same lines, however they are worded."""
+
+    scenario: str
+    lines: int
+    numbers: str
+    """Hash of their line numbers, 16 hex digits."""
+    first: tuple[str, ...] = field(compare=False)
+    """The first ``SHOWN`` lines as sentences."""
+
+    def __str__(self) -> str:
+        rest = f"; and {self.lines - len(self.first)} more" if self.lines > len(self.first) else ""
+        return f"{pluralize(self.lines, 'bad line')} of {self.scenario}: {'; '.join(self.first)}{rest}"
+
+
+def skipped_lines(scenario: str, bad: Sequence[Problem]) -> SkippedLines:
+    """Return the record of a scenario's bad lines."""
+    numbers = ",".join(str(problem.line) for problem in bad)
+    digest = blake2b(numbers.encode(), digest_size=8).hexdigest()
+    return SkippedLines(scenario, len(bad), digest, tuple(map(str, bad[:SHOWN])))
 
 
 @cache
@@ -50,19 +92,25 @@ def load_samples(
     If ``skipped`` is a list, bad lines are appended to it and raise nothing.
     """
     samples, problems = read_samples(folder, scenario)
-    if problems and (skipped is None or not all(problem.line for problem in problems)):
-        raise BadData(refusal(problems, folder))
+    can_skip = all(problem.line for problem in problems)
+    if problems and (skipped is None or not can_skip):
+        raise BadData(_refuse(problems, folder, can_skip))
     if skipped is not None:
         skipped += problems
     evaluated = [sample for sample in samples if is_evaluated(sample, filtered)]
     if not evaluated:
-        filters = (
-            " that the paper's filter keeps; type --set selection.filtered=false"
-            if filtered
-            else " with strong occlusion"
-        )
-        raise BadData(f"{lines_file(folder, scenario)} holds no sample{filters if samples else ''}")
+        remedy = "that the paper's filter keeps; type --set selection.filtered=false"
+        kind = f" {remedy if filtered else 'with strong occlusion'}" if samples else ""
+        raise BadData(f"{lines_file(folder, scenario)} holds no sample{kind}")
     return evaluated
+
+
+def _refuse(problems: Sequence[Problem], folder: Path, can_skip: bool) -> str:
+    """Return why a file is not loaded, and what to type."""
+    listing = f"`proactive-sweep data check {shlex.quote(str(folder))}` lists them"
+    rest = f" (and {len(problems) - 1} more: {listing})" if problems[1:] else ""
+    remedy = "; correct the file, or type --set skip_bad=true to leave bad lines out" if can_skip else ""
+    return f"{problems[0]}{rest}{remedy}"
 
 
 def read_samples(folder: Path, scenario: str) -> tuple[list[Sample], list[Problem]]:
@@ -70,17 +118,28 @@ def read_samples(folder: Path, scenario: str) -> tuple[list[Sample], list[Proble
     path, root, resolved = lines_file(folder, scenario), os.path.realpath(folder), dict[str, str]()
     samples: dict[int, Sample] = {}
     problems: list[Problem] = []
-    for number, line in _read_lines(path, problems):
-        try:
-            sample = parse_sample(line, scenario)
-            if sample.id in samples:
-                raise BadSample(f"id {sample.id} occurs twice")
-            if _leads_outside(sample.image, root, resolved):
-                raise BadSample(f"image_template {sample.image!r} leads out of the data folder through a link")
-        except BadSample as reason:
-            problems.append(Problem(path.name, number, str(reason)))
-            continue
-        samples[sample.id] = sample
+    try:
+        file = regular.open_file(path)
+    except OSError as problem:  # missing, no permission, a link to itself, a pipe, a name that no disk can hold
+        is_missing = isinstance(problem, FileNotFoundError)
+        remedy = "is not there; `proactive-sweep data demo DIR` draws a small benchmark"
+        reason = remedy if is_missing else f"cannot be read ({problem.strerror or problem})"
+        return [], [Problem(str(path), 0, reason)]
+    with file:
+        for number, line in enumerate(_read_lines(file), 1):
+            try:
+                if not line.strip():
+                    continue
+                if len(line) > LONGEST_LINE:
+                    raise BadSample(f"is longer than {LONGEST_LINE} bytes")
+                sample = parse_sample(line, scenario)
+                if sample.id in samples:
+                    raise BadSample(f"id {sample.id} occurs twice")
+                if _leads_outside(sample.image, root, resolved):
+                    raise BadSample(f"image_template {sample.image!r} leads out of the data folder through a link")
+                samples[sample.id] = sample
+            except BadSample as reason:
+                problems.append(Problem(path.name, number, str(reason)))
     return list(samples.values()), problems
 
 
@@ -89,30 +148,12 @@ def lines_file(folder: Path, scenario: str) -> Path:
     return folder / f"{SCENARIOS[scenario].stem}_preprocessed.jsonl"
 
 
-def _read_lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines of text, and add the others to ``problems``; a line that is too long is never kept in memory."""
-    try:
-        file = regular.open_file(path)
-    except OSError as problem:  # missing, no permission, a link to itself, a pipe, a name that no disk can hold
-        reason = f"cannot be read ({problem.strerror or problem})"
-        if isinstance(problem, FileNotFoundError):
-            reason = "is not there; `proactive-sweep data demo DIR` draws a small benchmark"
-        problems.append(Problem(str(path), 0, reason))
-        return
-    with file:
-        number, in_long_line = 0, False
-        while chunk := file.readline(LONGEST_LINE):
-            ends = chunk.endswith(b"\n") or len(chunk) < LONGEST_LINE
-            if not in_long_line:
-                number += 1
-                if not ends:
-                    problems.append(Problem(path.name, number, f"is longer than {LONGEST_LINE} bytes"))
-                elif chunk.strip():
-                    try:
-                        yield number, chunk.decode("utf-8-sig" if number == 1 else "utf-8")
-                    except UnicodeDecodeError:
-                        problems.append(Problem(path.name, number, "is not UTF-8 text"))
-            in_long_line = not ends
+def _read_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield every line, and of a line that is too long its beginning, so that memory stays bounded."""
+    while line := file.readline(LONGEST_LINE + 1):
+        yield line
+        while len(line) > LONGEST_LINE and not line.endswith(b"\n"):
+            line = file.readline(LONGEST_LINE + 1)
 
 
 def _leads_outside(template: str, root: str, resolved: dict[str, str]) -> bool:

@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envs.bad_lines import Problem, skipped_lines
 from envs.foreign_suggestions import with_suggestion_pool, with_swapped_pictures
-from envs.samples import load_samples, select_samples
+from envs.samples import Problem, load_samples, select_samples, skipped_lines
 from envs.types import Sample
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.planning.plan import Plan, make_plan
@@ -49,7 +48,7 @@ def build_plan(sweep: Sweep) -> Plan:
             name: select_samples(pool, selection.limit, selection.ids.get(name), selection.subset, sweep.seed)
             for name, pool in loaded.items()
         }
-    return make_plan(sweep, samples, pools, skipped_lines(bad))
+    return make_plan(sweep, samples, pools, [skipped_lines(name, lines) for name, lines in bad.items() if lines])
 
 
 def planned_cells(plan: Plan) -> list[dict[str, Any]]:

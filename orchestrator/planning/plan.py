@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from actors.playing.prompts import version
 from actors.playing.turn_judge import turn_judge_key
-from envs.bad_lines import SkippedLines
 from envs.chance import chance, episode_seed
+from envs.samples import SkippedLines
 from envs.types import Mode, Sample
 from sweeps.conditions import Condition
 from sweeps.sections import Precision

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import polars as pl
 
 from envs.answers import as_text
-from envs.bad_lines import SkippedLines
+from envs.samples import SkippedLines
 from envs.types import UNSCORED, Ending, Mode, Sample
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import move_answers_last, score, verdict_bit

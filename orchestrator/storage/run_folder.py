@@ -23,10 +23,10 @@ from typing_extensions import TypedDict
 
 from actors.text.printable import list_first
 from actors.text.redaction import redact_address, redact_addresses
-from envs.bad_lines import SkippedLines, parse_skipped_lines
 from envs.errors import DamagedRunError, RunFolderError
 from envs.json_text import parse_json
 from envs.plural import pluralize
+from envs.samples import SkippedLines
 from orchestrator.storage import checksums, lock, safe_write
 from orchestrator.storage.episode_store import KEY, episodes, filter_planned, key_chunks
 from orchestrator.storage.schemas import UNREADABLE
@@ -36,6 +36,7 @@ from sweeps.validation import drop_removed
 
 PLAN, KEYS = "plan.json", "plan.parquet"
 BAD_LINES = "bad_lines.json"
+_BAD_LINES = TypeAdapter(dict[str, tuple[SkippedLines, ...]])
 """The data lines that ``skip_bad`` left out; absent if there are none."""
 NOT_IDENTITY = {
     "output", "tracking", "cluster", "staging", "judge", "measures", "precision", "evidence", "models", "conditions"
@@ -194,9 +195,7 @@ def planned_episodes(folder: Path) -> pl.LazyFrame:
 def read_bad_lines(folder: Path) -> tuple[SkippedLines, ...]:
     """Return the bad lines that the folder's run leaves out. Raises RunFolderError if their file is damaged."""
     try:
-        return _read(
-            folder / BAD_LINES, lambda content: parse_skipped_lines(parse_json(content)["scenarios"]), " with --update"
-        )
+        return _read(folder / BAD_LINES, _BAD_LINES.validate_json, " with --update")["scenarios"]
     except FileNotFoundError:
         return ()
 
@@ -216,7 +215,7 @@ def _read(path: Path, parse: Callable[[bytes], Parsed], with_option: str = "") -
 
 def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Sequence[SkippedLines] | None) -> None:
     """Record the bad lines. Raises RunFolderError if they differ from ``before``, since the plan must be the same."""
-    if before is not None and {lines.identity for lines in before} != {lines.identity for lines in left_out}:
+    if before is not None and set(before) != set(left_out):
         raise RunFolderError(
             f"{folder} was run without {_describe_left_out(before)}, but the data now leave out"
             f" {_describe_left_out(left_out)}. Restore the data, pass another --output, or --update to continue with the lines"

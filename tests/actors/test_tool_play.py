@@ -68,7 +68,7 @@ def test_recorded_episodes_replay_as_calls(demo_data, scenario):
             recorded = play_sample(sample, ScriptedBackend(recorded_reply), Protocol.MCQA, seed=seed)
             called = play_sample(sample, ScriptedBackend(as_call), seed=seed)
             turns = [(played_turn.turn, played_turn.image) for played_turn in recorded.turns]
-            again = [(played_turn.turn.turn, played_turn.image) for played_turn in called.turns]
+            again = [(played_turn.turn, played_turn.image) for played_turn in called.turns]
 
             def facts(turn, image):
                 return turn.frame, turn.option, turn.category, turn.action, turn.move, image

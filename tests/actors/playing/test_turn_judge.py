@@ -48,7 +48,7 @@ def longest(scenario: str) -> int:
 def test_sentence_policies_take_turns_by_rules(scenario):
     game, sample = SCENARIOS[scenario], SAMPLES[scenario]
     episodes = {name: play_scenario(scenario, Baseline(name)) for name in ("oracle", "ask-properly", "refuse")}
-    granted = [t.turn.turn.move for t in episodes["ask-properly"].turns if t.turn.turn.move]
+    granted = [t.turn.move for t in episodes["ask-properly"].turns if t.turn.move]
     state = game.initial(sample)
     while state.ending is None:
         state, _ = game.step(sample, state, game.solve(sample, state))

@@ -83,7 +83,7 @@ def test_functions_reach_the_template_and_calls_come_out_of_the_parser(folder: P
     writes = ["I look.\n" + format_call("move_blocks", direction="left"), format_call("answer", category=answer)]
     episode, prompts, skipped = play_texts(folder, demo_data, writes)
 
-    assert episode.ending is Ending.CORRECT and [played_turn.turn.turn.move for played_turn in episode.turns] == [
+    assert episode.ending is Ending.CORRECT and [played_turn.turn.move for played_turn in episode.turns] == [
         "left",
         None,
     ]
