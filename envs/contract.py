@@ -11,7 +11,6 @@ from envs.answers import letter
 from envs.scenario import Scenario, suggestions
 from envs.types import UNSCORED, Action, Ending, Mode, Sample, State, Turn, Verdict, View
 
-MODES = (Mode.PLAY, Mode.REFERENCE, Mode.RANDOM)
 SEED = 5
 ODD = ("", " ", "#", "(A)", "**B**", "Answer: C", "Z", "a", "A.", "banana", "C. Banana.\nand more", "\u212a", "\u0130",
        "x" * 5000, "A. B. C.", "\n")  # fmt: skip
@@ -29,10 +28,19 @@ class Step(NamedTuple):
 
 def check_scenario(game: Scenario, sample: Sample) -> None:
     """Play a sample in every mode with every kind of reply; raises AssertionError if the scenario breaks its contract."""
-    for mode in MODES:
-        check_replies(game, sample, mode)
-        check_episodes(game, sample, mode)
-    check_views(game, sample)
+    for mode in Mode:
+        state = game.initial(sample, mode, seed=SEED)
+        for reply in replies(game.view(sample, state)):
+            check_reply(game, sample, state, reply)
+        check_episode(game, sample, mode)
+    clear = game.view(sample, game.initial(sample, Mode.REFERENCE))
+    assert clear.options == (), "reference offers no suggestion"
+    assert clear.image.crop is None, "the clear picture has no crop"
+    state = game.initial(sample)
+    plain, hinted = game.view(sample, state), game.view(sample, state, hint=True)
+    assert hinted == plain._replace(prompt=f"{plain.prompt} {game.hint_for(sample)}"), (
+        "a hint only follows the question"
+    )
 
 
 def replies(view: View) -> Iterator[str]:
@@ -43,7 +51,7 @@ def replies(view: View) -> Iterator[str]:
     yield from ODD
 
 
-def walk(game: Scenario, sample: Sample, mode: Mode, pick: Callable[[View, int], str], turns: int = 200) -> list[Step]:
+def walk(game: Scenario, sample: Sample, mode: Mode, pick: Callable[[View, int], str], turns: int) -> list[Step]:
     """Play one episode, or its first ``turns``; ``pick(view, number)`` chooses the reply."""
     state, steps = game.initial(sample, mode, seed=SEED), list[Step]()
     while state.ending is None and len(steps) < turns:
@@ -54,27 +62,25 @@ def walk(game: Scenario, sample: Sample, mode: Mode, pick: Callable[[View, int],
     return steps
 
 
-def check_replies(game: Scenario, sample: Sample, mode: Mode) -> None:
-    """Check that every first reply gets one verdict per side, and advances or ends the game."""
-    state = game.initial(sample, mode, seed=SEED)
-    for reply in replies(game.view(sample, state)):
-        next_state, turn = game.step(sample, state, reply)
-        assert next_state.turn == state.turn + 1, "step() must count one turn"
-        assert turn.reply == reply, "a turn must keep the reply unchanged"
-        assert turn.move is None or turn.option is Verdict.CORRECT, "only a right suggestion makes a move"
-        right = turn.category is Verdict.CORRECT
-        assert (next_state.ending is Ending.CORRECT) == right, "a right category ends the episode"
-        assert not right or turn.action is Action.CATEGORY, "a right category has the action CATEGORY"
-        if turn.option is not Verdict.CORRECT and not right:
-            at_limit = turn.action is Action.SUGGESTION and next_state.turn == game.limit(sample)
-            assert next_state.ending is (Ending.LIMIT if at_limit else Ending.WRONG), "any other reply ends it wrong"
-        sides = (turn.option, turn.category)
-        unparsable = turn.action is Action.UNPARSABLE
-        assert not unparsable or sides == (Verdict.MISMATCH, Verdict.MISMATCH), "an unparsable reply names no option"
-        assert mode is not Mode.REFERENCE or next_state.ending is not None, "reference lasts one turn"
+def check_reply(game: Scenario, sample: Sample, state: State, reply: str) -> None:
+    """Check that a first reply gets one verdict per side, and advances or ends the game."""
+    next_state, turn = game.step(sample, state, reply)
+    assert next_state.turn == state.turn + 1, "step() must count one turn"
+    assert turn.reply == reply, "a turn must keep the reply unchanged"
+    assert turn.move is None or turn.option is Verdict.CORRECT, "only a right suggestion makes a move"
+    right = turn.category is Verdict.CORRECT
+    assert (next_state.ending is Ending.CORRECT) == right, "a right category ends the episode"
+    assert not right or turn.action is Action.CATEGORY, "a right category has the action CATEGORY"
+    if turn.option is not Verdict.CORRECT and not right:
+        at_limit = turn.action is Action.SUGGESTION and next_state.turn == game.limit(sample)
+        assert next_state.ending is (Ending.LIMIT if at_limit else Ending.WRONG), "any other reply ends it wrong"
+    sides = (turn.option, turn.category)
+    unparsable = turn.action is Action.UNPARSABLE
+    assert not unparsable or sides == (Verdict.MISMATCH, Verdict.MISMATCH), "an unparsable reply names no option"
+    assert state.mode is not Mode.REFERENCE or next_state.ending is not None, "reference lasts one turn"
 
 
-def check_episodes(game: Scenario, sample: Sample, mode: Mode) -> None:
+def check_episode(game: Scenario, sample: Sample, mode: Mode) -> None:
     """Check that suggestions end within the limit, equal arguments give equal values, and ``solve`` ends right."""
 
     def ask(view: View, number: int) -> str:
@@ -87,26 +93,10 @@ def check_episodes(game: Scenario, sample: Sample, mode: Mode) -> None:
     assert last.ending is not None and len(steps) <= limit, "repeated suggestions must end within limit(sample)"
     assert last.ending not in UNSCORED, "the game must not end with an error or an open answer"
     assert steps == walk(game, sample, mode, ask, limit + 1), "the same arguments must give the same values"
-    assert pickle.loads(pickle.dumps((sample, steps))) == (sample, steps), (
-        "samples, states, views and turns must pickle"
-    )
-    if mode is not Mode.RANDOM:
-        ending = game.solution(sample, mode)[-1].ending
-        assert ending is Ending.CORRECT, f"solve() must end right, not {ending}"
+    assert pickle.loads(pickle.dumps((sample, steps))) == (sample, steps), "samples, states and turns must pickle"
+    assert mode is Mode.RANDOM or game.solution(sample, mode)[-1].ending is Ending.CORRECT, "solve() must end right"
     try:
         game.step(sample, last, "A")
     except ValueError:
         return
     raise AssertionError("step() must raise ValueError for an episode that has ended")
-
-
-def check_views(game: Scenario, sample: Sample) -> None:
-    """Check that reference shows the clear picture and categories only, and that a hint changes only the question."""
-    state = game.initial(sample, Mode.REFERENCE)
-    view = game.view(sample, state)
-    assert view.options == (), "reference offers no suggestion"
-    assert view.image.crop is None, "the clear picture has no crop"
-    state = game.initial(sample)
-    plain, hinted = game.view(sample, state), game.view(sample, state, hint=True)
-    assert hinted.prompt == f"{plain.prompt} {game.hint_for(sample)}", "the hint follows the question"
-    assert hinted._replace(prompt=plain.prompt) == plain, "a hint changes only the question"

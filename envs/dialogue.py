@@ -9,9 +9,9 @@ publishes no judge wording or code for it; docs/decisions/0010-open-ended-turns.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from envs import SCENARIOS, rulejudge
+from envs import SCENARIOS
 from envs.chance import chance
-from envs.openended import TASK, accepted_answers, instruction
+from envs.openended import TASK, instruction
 from envs.scenario import suggestions
 from envs.types import Sample, State
 
@@ -44,7 +44,7 @@ class TurnChoices(NamedTuple):
     @property
     def lines(self) -> tuple[str, ...]:
         """Return the judge's list, without final dots."""
-        return (*map(_plain, self.asks), OTHER, DECLINES, *map(_plain, self.categories))
+        return (*map(plain, self.asks), OTHER, DECLINES, *map(plain, self.categories))
 
 
 def turn_choices(sample: Sample, state: State) -> TurnChoices:
@@ -80,19 +80,6 @@ def option_from_marks(sample: Sample, state: State, marks: Sequence[bool]) -> st
     return next((o for o in sample.options if o not in suggestions(sample.options)), "") if declines else ""
 
 
-def rule_reply(sample: Sample, state: State, answer: str) -> str:
-    """Return the reply of the rule judge (``envs.rulejudge``): a reason per line of the list, then the line of 0 and 1."""
-    choice, offered = turn_choices(sample, state), SCENARIOS[sample.scenario].offered(sample, state)
-    categories = [_plain(category) for category in sample.categories]
-    others = [
-        text
-        for text in (*suggestions(offered), *accepted_answers(sample))
-        if text not in choice.asks and _plain(text) not in categories
-    ]
-    asks, other, declines, named = rulejudge.turn_marks(choice.asks, others, choice.categories, answer)
-    marks = (*asks, other, declines, *named)
-    return rulejudge.format_reply(choice.lines, marks, ("no", "yes"))
-
-
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return an option without its final dot."""
     return text.rstrip(". ")

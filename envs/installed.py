@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,20 @@ class Offer:
     """One entry point of an installed package."""
 
     kind: str
-    name: str
-    package: str
-    """Name of the distribution, as pip lists it."""
-    version: str
     entry: EntryPoint
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def package(self) -> str:
+        """Return the name of the distribution, as pip lists it."""
+        return self.entry.dist.name if self.entry.dist else "without a name"
+
+    @property
+    def version(self) -> str:
+        return self.entry.dist.version if self.entry.dist else ""
 
     def __str__(self) -> str:
         return f"the {self.kind} {self.name!r} of the installed package {self.package} {self.version}"
@@ -92,34 +101,29 @@ def missing_extra(name: str) -> str:
 def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:
     """Return the offers of a kind by name, sorted; raises PackageError for a name that is ``taken`` or offered twice."""
     by_name: dict[str, Offer] = {}
-    for entry, package, version in _entries(GROUPS[kind], tuple(sys.path)):
-        offer = Offer(kind, entry.name, package, version, entry)
+    for entry in _entries(GROUPS[kind], tuple(sys.path)):
+        offer = Offer(kind, entry)
         if entry.name in taken:
             raise PackageError(f"{offer} has a name that is taken here; rename it in that package, or uninstall it")
-        if entry.name in by_name:
+        if other := by_name.get(entry.name):
             raise PackageError(
-                f"{offer} has the same name as one of {by_name[entry.name].package}; uninstall one of the two packages"
+                f"{offer} has the same name as one of {other.package}; uninstall one of the two packages"
             )
         by_name[entry.name] = offer
     return dict(sorted(by_name.items()))
 
 
 @lru_cache(maxsize=16)
-def _entries(group: str, path: tuple[str, ...]) -> list[tuple[EntryPoint, str, str]]:
-    """Return the entry points on this path, with package and version; cached because reading them takes tens of milliseconds."""
-    entries = entry_points(group=group)
-    return [
-        (entry, *((entry.dist.name, entry.dist.version) if entry.dist else ("without a name", ""))) for entry in entries
-    ]
+def _entries(group: str, path: tuple[str, ...]) -> EntryPoints:
+    """Return the entry points on this path; cached because reading them takes tens of milliseconds."""
+    return entry_points(group=group)
 
 
 def find_offer(kind: str, name: str) -> Offer:
     """Return the offer of this name; raises PackageError if no installed package has it."""
     by_name = offers(kind)
     if name not in by_name:
-        raise PackageError(
-            f"there is no {kind} {name!r} here: the package that offers it is not installed on this machine"
-        )
+        raise PackageError(f"there is no {kind} {name!r} here: its package is not installed on this machine")
     return by_name[name]
 
 

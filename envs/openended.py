@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from envs import SCENARIOS, rulejudge, stimulus
+from envs import SCENARIOS, stimulus
 from envs.thoughts import strip_thinking
 from envs.types import Sample
 
@@ -180,9 +180,3 @@ MARKERS = re.compile(r"<(?=[^\s\d=<])|\[(?=/?[A-Z_]{2,}\])|◁(?=\S)")
 def defuse_markers(text: str) -> str:
     """Insert a space after everything that could begin an engine's marker."""
     return MARKERS.sub(lambda start: f"{start.group()} ", text)
-
-
-def rule_verdict(sample: Sample, answer: str, reference: bool = False) -> str:
-    """Return the reply of the rule judge (``envs.rulejudge``): a line per accepted answer, then the line of 0 and 1."""
-    answers = accepted_answers(sample, reference)
-    return rulejudge.reply(answers, THRESHOLDS.get(sample.scenario, len(answers) - 1), answer)

@@ -49,15 +49,11 @@ def _load_scenario(offer: Offer) -> Scenario:
     scenario = offer.load()
     if not isinstance(scenario, type) or not issubclass(scenario, Scenario):
         raise PackageError(f"{offer} is {describe_kind(scenario)}; a scenario is a subclass of envs.Scenario")
-    missing = [name for name in ("name", "stem", "hint", "cue") if not hasattr(scenario, name)]
-    if missing:
-        raise PackageError(f"{offer} has no {missing[0]}; the class {scenario.__name__} must define it")
-    if scenario.name != offer.name:
+    is_complete = all(hasattr(scenario, name) for name in ("stem", "hint", "cue"))
+    has_own_file = is_complete and scenario.stem not in STEMS and Path(scenario.stem).name == scenario.stem
+    if not has_own_file or getattr(scenario, "name", "") != offer.name:
         raise PackageError(
-            f"{offer} has another name, {scenario.name!r}, in its class {scenario.__name__}; make the two names equal"
-        )
-    if scenario.stem in STEMS or Path(scenario.stem).name != scenario.stem:
-        raise PackageError(
-            f"{offer} reads {scenario.stem}_preprocessed.jsonl; its stem must be a file name that no other scenario has"
+            f"{offer} cannot be played: its class {scenario.__name__} must have a hint, a cue, the name {offer.name!r} and a"
+            " stem, which is a file name that no other scenario has"
         )
     return scenario()

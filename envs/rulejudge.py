@@ -10,6 +10,12 @@ from functools import lru_cache
 from hashlib import sha256
 from unicodedata import normalize
 
+from envs import SCENARIOS
+from envs.dialogue import plain, turn_choices
+from envs.openended import THRESHOLDS, accepted_answers
+from envs.scenario import suggestions
+from envs.types import Sample, State
+
 MOST = 100_000
 """Most characters read of an answer: half from its beginning, half from its end."""
 LOOK_BACK, NEAR = 3, 60
@@ -69,40 +75,44 @@ def fingerprint() -> str:
     return f"rules-2:{sha256(repr(words).encode()).hexdigest()[:16]}"
 
 
-def reply(answers: Sequence[str], suggestions: int, answer: str) -> str:
-    """Return a judge's reply about ``answer``: a reason per accepted answer, then the line of 0 and 1.
+def judge_answer(sample: Sample, answer: str, reference: bool = False) -> str:
+    """Return a judge's reply about an answer: a reason per accepted answer, then the line of 0 and 1.
 
-    The first ``suggestions`` accepted answers also match by their idea, the others only by their words.
+    Suggestions also match by their idea, categories only by their words.
     """
-    sentences = split_sentences(answer)
-    marks = [says(sentences, accepted, number < suggestions) for number, accepted in enumerate(answers)]
-    return format_reply(answers, marks, ("not said", "said"))
+    accepted, sentences = accepted_answers(sample, reference), split_sentences(answer)
+    count = THRESHOLDS.get(sample.scenario, len(accepted) - 1)
+    marks = [says(sentences, text, number < count) for number, text in enumerate(accepted)]
+    return _write_reply(accepted, marks, ("not said", "said"))
 
 
-def format_reply(lines: Sequence[str], marks: Sequence[bool], words: tuple[str, str]) -> str:
+def judge_turn(sample: Sample, state: State, answer: str) -> str:
+    """Return a judge's reply about one answer of several: a reason per line of ``TurnChoices``, then the line of 0 and 1.
+
+    An ask that occurs word for word excludes those that only share its idea. Suggestions that do not count now are other
+    requests, as is any idea of any scenario. An answer declines only if it says nothing else.
+    """
+    choices, sentences = turn_choices(sample, state), split_sentences(answer)
+    verbatim = [says(sentences, ask) for ask in choices.asks]
+    asks = verbatim if any(verbatim) else [says(sentences, ask, by_idea=True) for ask in choices.asks]
+    named = [says(sentences, category) for category in choices.categories]
+    offered, names = suggestions(SCENARIOS[sample.scenario].offered(sample, state)), set(map(plain, sample.categories))
+    has_other = not any(asks) and (
+        any(
+            says(sentences, text, by_idea=True)
+            for text in (*offered, *accepted_answers(sample))
+            if text not in choices.asks and plain(text) not in names
+        )
+        or any(_affirms(sentences, re.compile(idea)) for idea in IDEAS.values())
+    )
+    declines = not (has_other or any(asks) or any(named)) and any(map(DECLINES.search, sentences))
+    return _write_reply(choices.lines, (*asks, has_other, declines, *named), ("no", "yes"))
+
+
+def _write_reply(lines: Sequence[str], marks: Sequence[bool], words: tuple[str, str]) -> str:
     """Return one reason per line, in the ``words`` for False and True, then the line of 0 and 1."""
     reasons = [f"- {line}: {words[mark]}" for line, mark in zip(lines, marks, strict=True)]
     return "\n".join([*reasons, ",".join(str(int(mark)) for mark in marks)])
-
-
-def turn_marks(
-    asks: Sequence[str], others: Sequence[str], categories: Sequence[str], answer: str
-) -> tuple[list[bool], bool, bool, list[bool]]:
-    """Return which asks an answer makes, whether it makes another request, whether it declines, and which categories it names.
-
-    An ask that occurs word for word excludes those that only share its idea. ``others`` are suggestions that do not count
-    now; they are other requests, as is any idea of any scenario. An answer declines only if it says nothing else.
-    """
-    sentences = split_sentences(answer)
-    verbatim = [says(sentences, ask) for ask in asks]
-    ask_marks = verbatim if any(verbatim) else [says(sentences, ask, by_idea=True) for ask in asks]
-    category_marks = [says(sentences, category) for category in categories]
-    has_other = not any(ask_marks) and (
-        any(says(sentences, other, by_idea=True) for other in others)
-        or any(_affirms(sentences, re.compile(idea)) for idea in IDEAS.values())
-    )
-    says_nothing = not (has_other or any(ask_marks) or any(category_marks))
-    return ask_marks, has_other, says_nothing and any(map(DECLINES.search, sentences)), category_marks
 
 
 def says(sentences: Sequence[str], accepted: str, by_idea: bool = False) -> bool:

@@ -251,7 +251,7 @@ def test_a_report_without_the_package_says_what_is_missing(run, monkeypatch):
     forget()
     notes = " ".join(read_run(run).notes)
 
-    assert "there is no scenario 'DARK' here: the package that offers it is not installed" in notes
+    assert "there is no scenario 'DARK' here: its package is not installed" in notes
     assert "there is no measure 'asked-and-right' here" in notes
     assert len(write_tables(read_run(run))) > 10
 

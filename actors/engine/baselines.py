@@ -9,9 +9,8 @@ from random import Random
 
 from actors.engine.backend import Backend, Reply, Request, Situation, Unprocessable
 from envs import SCENARIOS
-from envs.dialogue import rule_reply
 from envs.installed import load_function
-from envs.openended import rule_verdict
+from envs.rulejudge import judge_answer, judge_turn
 from envs.scenario import suggestions
 from envs.tool_calls import write_call
 from envs.types import Mode
@@ -92,8 +91,8 @@ def refuse(situation: Situation, seed: int) -> str:
 def rule_judge(situation: Situation, seed: int) -> str:
     """Judge by fixed rules (``envs.rulejudge``), which read only the answer."""
     if situation.dialogue:
-        return rule_reply(situation.sample, situation.state, situation.answer)
-    return rule_verdict(situation.sample, situation.answer, reference=situation.state.mode is Mode.REFERENCE)
+        return judge_turn(situation.sample, situation.state, situation.answer)
+    return judge_answer(situation.sample, situation.answer, reference=situation.state.mode is Mode.REFERENCE)
 
 
 def malformed_calls(situation: Situation, seed: int) -> str:

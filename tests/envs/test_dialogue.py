@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envs import SCENARIOS, dialogue
+from envs import SCENARIOS, dialogue, rulejudge
 from envs.openended import read_marks
 from envs.scenario import suggestions
 from envs.types import Ending, Sample, State
@@ -13,7 +13,7 @@ from tests.envs.games import SAMPLES
 
 def chosen_option(sample: Sample, state: State, answer: str) -> str:
     """Return the option that the rule judge reads in an answer."""
-    marks = read_marks(dialogue.rule_reply(sample, state, answer), len(dialogue.turn_choices(sample, state).lines))
+    marks = read_marks(rulejudge.judge_turn(sample, state, answer), len(dialogue.turn_choices(sample, state).lines))
     assert marks is not None
     return dialogue.option_from_marks(sample, state, marks)
 

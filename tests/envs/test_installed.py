@@ -117,10 +117,10 @@ def function():
     ("target", "name", "stem", "reason"),
     [
         ("function", "mine", "mine", "is of the type function; a scenario is a subclass of envs.Scenario"),
-        ("Bare", "mine", "mine", "has no hint; the class Bare must define it"),
-        ("Mine", "yours", "mine", "make the two names equal"),
-        ("Mine", "mine", "QuickDraw", "must be a file name that no other scenario has"),
-        ("Mine", "mine", "a/b", "must be a file name that no other scenario has"),
+        ("Bare", "mine", "mine", "class Bare must have a hint"),
+        ("Mine", "yours", "mine", "the name 'mine'"),
+        ("Mine", "mine", "QuickDraw", "a file name that no other scenario has"),
+        ("Mine", "mine", "a/b", "a file name that no other scenario has"),
     ],
 )
 def test_a_scenario_of_a_package_that_cannot_be_played_is_a_sentence(site, target, name, stem, reason):

@@ -22,7 +22,6 @@ from envs.openended import (
     fence_for,
     instruction,
     read_verdict,
-    rule_verdict,
     shorten,
     strict_verdict,
     strip_thinking,
@@ -132,7 +131,7 @@ def test_megabytes_are_shortened_to_their_ends():
     """Time that grows with the square of an answer would not end here (pytest's timeout); ``make bench`` measures it."""
     answer = "begin " + "<|im_end|>\n<think> 1,1 " * 200_000 + " end"
     text = instruction("What?", ("Banana",), answer)
-    verdict = rule_verdict(SAMPLES["QD"], answer)
+    verdict = rulejudge.judge_answer(SAMPLES["QD"], answer)
     unread = read_verdict(answer, "QD", 2)
 
     assert len(shorten(answer)) < HEAD + TAIL + 60 and "begin" in text and " end\n===" in text
@@ -141,7 +140,7 @@ def test_megabytes_are_shortened_to_their_ends():
 
 # -- the rule judge ----------------------------------------------------------------------------------------------------
 def rule_verdict_line(scenario: str, answer: str) -> str:
-    return rule_verdict(SAMPLES[scenario], answer).splitlines()[-1]
+    return rulejudge.judge_answer(SAMPLES[scenario], answer).splitlines()[-1]
 
 
 @pytest.mark.parametrize(
