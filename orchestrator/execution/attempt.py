@@ -21,7 +21,7 @@ from orchestrator.execution.worker_logs import open_attempt_log
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.storage import lock, run_folder
+from orchestrator.storage import run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset
@@ -51,11 +51,10 @@ def run(
     sweep = pin_data(sweep)
     check_wording(sweep.judge if sweep.is_judged else None)
     plan = build_plan(sweep)
-    with lock.hold(output, "run"), nullcontext(signals) if signals else StopSignals() as stop:
+    with open_attempt(sweep, plan, output, say, update, signals) as attempt:
         for line in startup_checks.warnings(sweep, plan):
             say(line)
-        with open_attempt(sweep, plan, output, say, update, stop) as attempt:
-            return attempt.run(retry, reuse)
+        return attempt.run(retry, reuse)
 
 
 def judge_answers(

@@ -3,6 +3,7 @@
 An episode stays pending if it has failed there, or if its backend, weights or pictures may differ (``REJECTION_REASONS``).
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from orchestrator.merging.answers import Source, assign_episodes, merge_verdicts
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.plan import Plan
-from orchestrator.storage import lock, reused, run_folder
+from orchestrator.storage import reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.loaded_weights import LoadedWeights
 from sweeps.spec import Sweep
@@ -65,7 +66,7 @@ def take_over(sweep: Sweep, plan: Plan, store: EpisodeStore, folders: Sequence[t
     stored = stored_episodes(plan, store.folder).select("key").collect()
     reusables = []
     for name, folder in folders:
-        if lock.real_path(folder) == lock.real_path(store.folder):
+        if os.path.realpath(folder) == os.path.realpath(store.folder):
             raise RunFolderError(
                 f"--reuse {name} is the run's own folder; remove it: stored episodes are never replayed"
             )

@@ -88,8 +88,9 @@ def cells_with_progress(plan: Plan, folder: Path) -> list[dict[str, Any]]:
 
 def stored_episodes(plan: Plan, folder: Path, model: str | None = None) -> pl.LazyFrame:
     """Return a scan of the stored episodes that belong to this plan, of all models or of one."""
-    from orchestrator.storage.episode_store import KEY, episodes, filter_planned, key_frame
-    from orchestrator.storage.part_files import late_scan
+    import polars as pl
 
-    keys = cache(lambda: key_frame(plan.all_keys(model)).lazy())  # computed at most once: a million keys take a second
-    return filter_planned(episodes(folder, model), late_scan(KEY, keys))
+    from orchestrator.storage.episode_store import KEY, episodes, filter_planned, key_frame
+
+    keys = cache(lambda: key_frame(plan.all_keys(model)))  # computed at most once: a million keys take a second
+    return filter_planned(episodes(folder, model), pl.defer(keys, schema=KEY))

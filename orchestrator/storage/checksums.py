@@ -54,15 +54,9 @@ def _append(folder: Path, sums: Mapping[str, str]) -> None:
     safe_write.append(folder / NAME, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode("ascii"))
 
 
-def write(path: Path, content: bytes) -> None:
-    """Replace a file at the top of a run folder and record its sum. Raises OSError."""
-    safe_write.prepare(path, content)
-    publish(path.parent, path)
-
-
-def write_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **options: Any) -> None:
-    """Replace a Parquet file and record its sum; ``options`` go to polars' ``write_parquet``. Raises OSError or PolarsError."""
-    safe_write.prepare_table(path, frame, **options)
+def write(path: Path, content: bytes | pl.DataFrame | pl.LazyFrame, **options: Any) -> None:
+    """Replace a file at the top of a run folder and record its sum; tables as in ``safe_write.prepare``."""
+    safe_write.prepare(path, content, **options)
     publish(path.parent, path)
 
 
@@ -78,22 +72,21 @@ def read_verified(path: Path) -> bytes:
 
 def damaged_files(folder: Path) -> list[str]:
     """Return the names of files at the top of a run folder whose bytes have another sum."""
-    listed = [name for name in read_sums(folder) if "/" not in name and os.path.lexists(folder / name)]
-    return sorted(name for name in listed if not _is_whole(folder / name))
+    damaged = []
+    for name in sorted(read_sums(folder)):
+        if "/" not in name and os.path.lexists(folder / name):
+            try:
+                read_verified(folder / name)
+            except OSError:
+                damaged.append(name)
+    return damaged
 
 
 def missing_files(folder: Path) -> list[str]:
-    """Return the names of files at the top of a run folder that have a sum and are gone."""
-    listed = {name: digests for name, digests in read_sums(folder).items() if "/" not in name and digests[-1] != GONE}
-    return [name for name in listed if not (folder / name).exists()]
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        read_verified(path)
-    except OSError:
-        return False
-    return True
+    """Return the listed files that are gone, and that this package has not removed; parts only if the list is complete."""
+    sums = read_sums(folder)
+    present = [name for name, digests in sums.items() if digests[-1] != GONE and ("/" not in name or COMPLETE in sums)]
+    return [name for name in present if not (folder / name).exists()]
 
 
 def read_sums(folder: Path) -> Sums:

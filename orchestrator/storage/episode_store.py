@@ -9,46 +9,22 @@ name is the manifest (docs/decisions/0002-two-tables.md).
 """
 
 import logging
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from actors.playing.records import Columns, EpisodeBatch
-from orchestrator.storage import checksums, lock, safe_write
-from orchestrator.storage.part_files import (
-    Part,
-    PartFiles,
-    delete_parts,
-    late_scan,
-    list_parts,
-    mend,
-    next_number,
-    read_parts,
-    scan_part,
-)
-from orchestrator.storage.schemas import (
-    EPISODES,
-    OPTIONS,
-    PAIRED,
-    ROWS,
-    TABLES,
-    TURNS,
-    UNREADABLE,
-    make_frame,
-    parquet_metadata,
-)
+from actors.playing.records import EpisodeBatch
+from orchestrator.storage import checksums, safe_write
+from orchestrator.storage.part_files import Part, PartFiles, list_parts, scan_part, scan_table
+from orchestrator.storage.part_writer import COMPRESSION, METADATA, PartWriter, delete_parts, write_part
+from orchestrator.storage.schemas import EPISODES, OPTIONS, TABLES, TURNS, UNREADABLE
 
 LARGE = 100_000
 """A part with this many episodes is not merged further."""
 MOST_SMALL = 128
 """After so many new parts, a running sweep merges small ones; after days, thousands would take seconds to list."""
-COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
-METADATA = {table: parquet_metadata(row) for table, row in ROWS.items()}
-"""Table -> the metadata of its parts: what each column means."""
 
 KEY = pl.Schema({"key": pl.String})
 CHUNK = 50_000
@@ -57,58 +33,37 @@ CHUNK = 50_000
 log = logging.getLogger(__name__)
 
 
-class EpisodeStore:
-    """The single writer of a run folder's episodes. Raises RunFolderError if another process holds the folder."""
+class EpisodeStore(PartWriter):
+    """The single writer of a run folder's episodes. The caller must hold the folder's lock."""
+
+    schemas = TABLES
 
     def __init__(self, folder: Path, rows: int = 20_000, seconds: float = 5.0) -> None:
-        """Take the lock and mend the folder.
-
-        A part is written when ``rows`` episodes wait, or when the oldest has waited ``seconds`` at the next
-        ``append`` or ``flush_old``.
-        """
-        self.folder, self.rows, self.seconds = Path(folder), rows, seconds
-        lock.acquire(self.folder, "store")
-        try:
-            for table in PAIRED:
-                safe_write.make_folder(self.folder / table)
-            mend(self.folder)
-        except BaseException:
-            lock.release(self.folder, "store")
-            raise
-        self._next_number = next_number(self.folder, TABLES)
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        super().__init__(folder, rows, seconds)
+        for table in ("episodes", "turns"):
+            safe_write.make_folder(self.folder / table)
         self._unmerged = 0
-        self._clear_buffer()
 
     def append(self, batch: EpisodeBatch) -> None:
-        """Buffer finished episodes and their turns."""
+        """Buffer finished episodes and their turns; write a part if it is due."""
         if not self._keys.isdisjoint(batch.episodes["key"]):
             self.flush()  # a part never holds a key twice; readers keep the first part's rows
         self._keys.update(batch.episodes["key"])
-        if not self._buffered:
-            self._since = time.monotonic()
         for table, columns in (("episodes", batch.episodes), ("turns", batch.turns), ("options", batch.options)):
-            for name, values in self._buffer[table].items():
-                values.extend(columns[name])
-        if self._buffered >= self.rows:
-            self.flush()
+            self._add(table, columns)
         self.flush_old()
-
-    def flush_old(self) -> None:
-        """Flush if the oldest buffered episode has waited long enough; the driver calls it regularly."""
-        if self._buffered and time.monotonic() - self._since >= self.seconds:
-            self.flush()
 
     def flush(self) -> None:
         """Write the buffered episodes to a part. Raises OSError (a full disk); the buffer is then kept."""
-        if not self._buffered:
-            return
-        frames = {table: make_frame(columns, TABLES[table]) for table, columns in self._buffer.items()}
-        if frames["options"].is_empty():
-            del frames["options"]
-        self._commit(Part(self._next_number, self._next_number), frames)
-        self._next_number += 1
-        self._clear_buffer()
-        self._merge_during_run()
+        is_new = self._buffered > 0
+        super().flush()
+        self._unmerged += is_new
+        if is_new and self._unmerged >= MOST_SMALL:
+            try:
+                self.compact()
+            except UNREADABLE as problem:
+                log.warning("parts of %s are merged later: %s", self.folder, problem)
 
     def finished_episodes(self) -> pl.DataFrame:
         """Return the columns key and cell of every durable episode."""
@@ -122,7 +77,7 @@ class EpisodeStore:
             rows = scan_part(path).collect()
             remaining = rows.filter(~pl.col("key").is_in(list(keys)))
             if remaining.height < rows.height:
-                safe_write.prepare_table(path, remaining, **COMPRESSION, metadata=METADATA["episodes"])
+                safe_write.prepare(path, remaining, **COMPRESSION, metadata=METADATA["episodes"])
                 checksums.publish(self.folder, path)
 
     def compact(self) -> None:
@@ -131,57 +86,26 @@ class EpisodeStore:
         A crash neither loses nor doubles rows: until the merged episodes part has its name, only the old parts count;
         afterwards they are ignored, deleted or not.
         """
-        self.flush()
         self._unmerged = 0
+        self.flush()
         files = list_parts(self.folder)
         for group in _group_small(files):
             self._merge(files, group)
-
-    def _merge_during_run(self) -> None:
-        """Merge small parts once many are new; if the disk is full, they are merged at the end."""
-        self._unmerged += 1
-        if self._unmerged >= MOST_SMALL:
-            try:
-                self.compact()
-            except UNREADABLE as problem:
-                log.warning("parts of %s are merged later: %s", self.folder, problem)
 
     def _merge(self, files: PartFiles, group: Sequence[Part]) -> None:
         frames = {"episodes": _episodes(files, group), "turns": _owned(files, "turns", group)}
         if files.paths("options", group):
             frames["options"] = _owned(files, "options", group)
-        self._commit(Part(group[0].first, group[-1].last), frames)
+        write_part(self.folder, Part(group[0].first, group[-1].last), frames)
         delete_parts(self.folder, group)
 
     def close(self) -> None:
-        """Flush, and release the folder."""
-        try:
-            self.flush()
-        finally:
-            lock.release(self.folder, "store")
-
-    @property
-    def _buffered(self) -> int:
-        return len(self._buffer["episodes"]["key"])
+        """Flush; the store may be used again."""
+        self.flush()
 
     def _clear_buffer(self) -> None:
-        self._buffer: dict[str, Columns] = {table: {name: [] for name in schema} for table, schema in TABLES.items()}
+        super()._clear_buffer()
         self._keys: set[str] = set()
-        self._since = time.monotonic()
-
-    def _commit(self, part: Part, frames: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> None:
-        """Write a part; the rename of its episodes, after its options and turns, is the commit."""
-        tables = [table for table in ("options", "turns", "episodes") if table in frames]
-        write_part(self.folder, part, {table: frames[table] for table in tables})
-
-
-def write_part(folder: Path, part: Part, frames: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> None:
-    """Write a part's files, prepare all, and name them in the order of the tables. Raises OSError."""
-    paths = {table: folder / table / part.name for table in frames}
-    for table, path in paths.items():
-        safe_write.make_folder(path.parent)
-        safe_write.prepare_table(path, frames[table], **COMPRESSION, metadata=METADATA[table])
-    checksums.publish(folder, *paths.values())
 
 
 def _group_small(files: PartFiles) -> list[list[Part]]:
@@ -200,28 +124,21 @@ def _group_small(files: PartFiles) -> list[list[Part]]:
 
 
 def episodes(folder: Path, model: str | None = None) -> pl.LazyFrame:
-    """Scan the episodes of a run folder (``EPISODES``), each key once; unusable parts are skipped with a warning.
+    """Scan the episodes of a run folder (``EPISODES``), each key once. Safe during a run.
 
-    ``model`` restricts the scan to one model. Safe during a run: parts are listed when the frame is collected.
+    ``model`` restricts the scan to one model.
     """
-    return late_scan(EPISODES, lambda: _episodes(files := _list_usable(folder), files.parts, model))
+    return scan_table(Path(folder), "episodes", EPISODES, lambda files: _episodes(files, files.parts, model))
 
 
 def turns(folder: Path) -> pl.LazyFrame:
     """Scan the turns of the stored episodes (``TURNS``), in the order played."""
-    return late_scan(TURNS, lambda: _owned(files := _list_usable(folder), "turns", files.parts))
+    return scan_table(Path(folder), "turns", TURNS, lambda files: _owned(files, "turns", files.parts))
 
 
 def options(folder: Path) -> pl.LazyFrame:
     """Scan the options of the stored episodes of ``every-state`` (``OPTIONS``)."""
-    return late_scan(OPTIONS, lambda: _owned(files := _list_usable(folder), "options", files.parts))
-
-
-def _list_usable(folder: Path) -> PartFiles:
-    files = read_parts(Path(folder))
-    for path in (path for path in files.bad if path.parent.name != "verdicts"):
-        log.warning("%s cannot be used and is skipped; `proactive-sweep run` plays its episodes again", path)
-    return files
+    return scan_table(Path(folder), "options", OPTIONS, lambda files: _owned(files, "options", files.parts))
 
 
 def _scan(files: PartFiles, table: str, parts: Sequence[Part]) -> pl.LazyFrame:

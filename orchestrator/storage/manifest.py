@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.storage import checksums, lock, safe_write
-from orchestrator.storage.part_files import list_parts, missing_parts
+from orchestrator.storage.part_files import list_parts
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +43,9 @@ def find_faults(folder: Path) -> list[Fault]:
 def _find_faults(folder: Path, at_rest: bool) -> dict[str, str]:
     bad = [path.relative_to(folder).as_posix() for path in list_parts(folder).bad]
     faults = dict.fromkeys([*checksums.damaged_files(folder), *bad], DAMAGED)
-    if at_rest:
-        tables = {name: name.partition("/")[0] for name in missing_parts(folder)}
-        parts = {name if (folder / table).is_dir() else f"{table}/" for name, table in tables.items()}
-        faults = dict.fromkeys(parts.union(checksums.missing_files(folder)), MISSING) | faults
+    for name in checksums.missing_files(folder) if at_rest else ():
+        table, is_part, _ = name.partition("/")
+        faults.setdefault(f"{table}/" if is_part and not (folder / table).is_dir() else name, MISSING)
     if not checksums.read_sums(folder) and any(folder.glob("*/part-*.parquet")):
         faults[checksums.NAME] = NO_SUMS
     return faults
@@ -57,7 +56,8 @@ def put_aside_unmended(folder: Path) -> None:
 
     Call it at the end of an attempt; the caller must hold the folder's lock.
     """
-    names = sorted({*checksums.damaged_files(folder), *checksums.missing_files(folder)})
+    missing = [name for name in checksums.missing_files(folder) if "/" not in name]
+    names = [*checksums.damaged_files(folder), *missing]
     checksums.record_removals(folder, [folder / name for name in names])
     for name in names:
         log.warning("%s was damaged or missing, and this run cannot rewrite it", name)

@@ -1,4 +1,4 @@
-"""The Parquet parts of a run folder: which of them count, and how a writer mends the folder.
+"""The Parquet parts of a run folder: which of them count, and how they are read.
 
 A part counts if each of its files has its recorded sum and schema, and no merged part has replaced it.
 """
@@ -18,7 +18,7 @@ from typing import Self
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from orchestrator.storage import checksums, safe_write
+from orchestrator.storage import checksums
 from orchestrator.storage.schemas import TABLES, UNREADABLE, VERDICTS, is_schema_of
 
 TRIES = 10
@@ -113,11 +113,6 @@ def _open_parts(folder: Path, stack: contextlib.ExitStack) -> PartFiles:
     return files
 
 
-def read_parts(folder: Path) -> PartFiles:
-    """Return the listing of a held folder (``hold_parts``), or else a new one."""
-    return _held[folder] if folder in _held else list_parts(folder)
-
-
 def list_parts(folder: Path) -> PartFiles:
     """Sort the part files by their use. A writer may merge some meanwhile: a file is bad only if two listings agree."""
     files = _list_once(folder)
@@ -140,25 +135,22 @@ def _list_once(folder: Path) -> PartFiles:
     }
     without_options = parts.keys() - names["options"] - {name.removeprefix("options/") for name in sums}
     complete = {parts[name] for name in good["episodes"] & good["turns"] & (good["options"] | without_options)}
-    merged = _find_inside({parts[name] for table in TABLES for name in names[table] & parts.keys()}, complete)
-    counted = {part.name for part in (*complete, *merged)}
-    of_no_use = {table: names[table] - counted for table in TABLES} | {"verdicts": names["verdicts"] - good["verdicts"]}
-    lone = {table: of_no_use[table] & parts.keys() - names["episodes"] for table in ("options", "turns")}
+    merges = [part for part in complete if part.first < part.last]
+    named = {parts[name] for table in TABLES for name in names[table] & parts.keys()}
+    merged = {part for part in named if any(map(part.is_inside, merges))}
+    counted = {table: {part.name for part in complete | merged} for table in TABLES} | {"verdicts": good["verdicts"]}
+    unused = [folder / table / name for table in schemas for name in sorted(names[table] - counted[table])]
+    uncommitted = parts.keys() - names["episodes"]
+    lone = [path for path in unused if path.parent.name in ("turns", "options") and path.name in uncommitted]
     return PartFiles(
         folder,
-        sorted(complete.difference(merged)),
+        sorted(complete - merged),
         sorted(parts[name] for name in good["verdicts"]),
-        [folder / table / name for table in of_no_use for name in sorted(of_no_use[table] - lone.get(table, set()))],
-        [folder / table / name for table in lone for name in sorted(lone[table])],
-        merged,
+        [path for path in unused if path not in lone],
+        lone,
+        sorted(merged),
         frozenset(names["options"]),
     )
-
-
-def _find_inside(parts: Iterable[Part], containers: Iterable[Part]) -> list[Part]:
-    """Return the parts that lie inside another one of ``containers``, in order."""
-    merges = [part for part in containers if part.first < part.last]
-    return sorted(part for part in parts if any(part.is_inside(merge) for merge in merges))
 
 
 def is_usable(path: Path, schema: pl.Schema, sums: checksums.Sums) -> bool:
@@ -189,14 +181,18 @@ def scan_part(path: Path) -> pl.LazyFrame:
     return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
 
-def late_scan(schema: pl.Schema, scan: Callable[[], pl.LazyFrame]) -> pl.LazyFrame:
-    """Return a lazy frame that calls ``scan()`` when it is collected; columns and predicates are pushed down.
+def scan_table(folder: Path, table: str, schema: pl.Schema, scan: Callable[[PartFiles], pl.LazyFrame]) -> pl.LazyFrame:
+    """Return a lazy frame whose parts are listed when it is collected; columns and predicates are pushed down into ``scan``.
 
-    A file that disappears between listing and reading is no error: its replacement exists and is found by listing again.
+    A part that cannot be used is skipped with a warning. A file that disappears between listing and reading is no error: its
+    replacement exists and is found by listing again.
     """
 
     def read(columns: list[str] | None, predicate: pl.Expr | None, count: int | None) -> pl.DataFrame:
-        frame = scan() if count is None else scan().head(count)
+        files = _held[folder] if folder in _held else list_parts(folder)
+        for path in (path for path in files.bad if (path.parent.name == "verdicts") == (table == "verdicts")):
+            log.warning("%s cannot be used and is skipped; rerun the command that wrote it to replace its rows", path)
+        frame = scan(files) if count is None else scan(files).head(count)
         frame = frame if predicate is None else frame.filter(predicate)
         return (frame if columns is None else frame.select(columns)).collect()
 
@@ -212,60 +208,3 @@ def late_scan(schema: pl.Schema, scan: Callable[[], pl.LazyFrame]) -> pl.LazyFra
                     raise
 
     return register_io_source(rows, schema=schema)
-
-
-def missing_parts(folder: Path) -> list[str]:
-    """Return listed part files that are gone although they were neither merged nor removed by this package.
-
-    The lists of earlier versions do not have all removals.
-    """
-    sums = checksums.read_sums(folder)
-    names = [name for name in sums if "/" in name] if checksums.COMPLETE in sums else []
-    present = [part for name in names if (part := Part.parse(Path(name).name)) and (folder / name).is_file()]
-    absent = [name for name in names if sums[name][-1] != checksums.GONE and not (folder / name).exists()]
-    inside = _find_inside(filter(None, (Part.parse(Path(name).name) for name in absent)), present)
-    merged = {part.name for part in inside}
-    return [name for name in absent if name.startswith("verdicts/") or Path(name).name not in merged]
-
-
-def next_number(folder: Path, tables: Iterable[str]) -> int:
-    """Return a number that no part of these tables ever had, since a recorded sum belongs to one part forever."""
-    listed = (name.partition("/") for name in checksums.read_sums(folder))
-    names = {path.name for table in tables for path in folder.glob(f"{table}/part-*.parquet")}
-    parts = map(Part.parse, names | {file for table, _, file in listed if table in tables})
-    return 1 + max((part.last for part in parts if part), default=0)
-
-
-def mend(folder: Path) -> None:
-    """Move files that do not count to ``damaged/``; what they held is pending again. The caller must hold the folder's lock.
-
-    A crash may leave temporary files, turns without episodes, parts that a merge has replaced, and sums of files that never
-    got their names.
-    """
-    for place in _places(folder, (*TABLES, "verdicts")):
-        safe_write.flush_folder(place)  # makes every rename durable, also that of a part whose flush failed afterwards
-        for stale in place.glob(f"part-*{safe_write.TEMPORARY}"):
-            safe_write.remove(stale)
-    files, absent = list_parts(folder), missing_parts(folder)
-    for path in files.bad:
-        log.error("%s cannot be used and is moved to damaged/; what it held is pending again", path)
-    if len(absent) > len(TABLES):  # a crash leaves no more
-        log.error("%d parts of %s were removed; what they held is pending again", len(absent), folder)
-    checksums.record_removals(folder, [*files.bad, *files.lone, *(folder / name for name in absent)])
-    for path in (*files.bad, *files.lone):
-        safe_write.move_aside(folder, path)
-    delete_parts(folder, files.merged)
-
-
-def delete_parts(folder: Path, parts: Iterable[Part], tables: Iterable[str] = TABLES) -> None:
-    """Delete parts, episodes before turns, so that no reader sees an episode without turns."""
-    for place in _places(folder, tables):
-        paths = [place / part.name for part in parts]
-        checksums.record_removals(folder, paths)
-        for path in paths:
-            safe_write.remove(path)
-        safe_write.flush_folder(place)
-
-
-def _places(folder: Path, tables: Iterable[str]) -> list[Path]:
-    return [folder / table for table in tables if (folder / table).is_dir()]

@@ -7,6 +7,7 @@ A run folder belongs to one configuration and one driver; any other is refused, 
 
 import contextlib
 import json
+import os
 import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,7 +73,7 @@ def claim(
     ``left_out`` are the bad lines of the data; None if the data was not read. Raises RunFolderError if another driver holds the
     folder, or if ``update`` is false and stored episodes belong to another configuration or other bad lines.
     """
-    with lock.hold(folder, "driver"):
+    with lock.hold(folder):
         update = update or not _has_parts(folder)
         old = _stored_or_none(folder, update)
         if old is not None and not update and (changed := differences(settings(old), settings(sweep))):
@@ -126,7 +127,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], between: str = "
 
 def check_distinct(folders: Iterable[Path]) -> None:
     """Raise RunFolderError if a folder is named twice, also by different paths."""
-    named = [lock.real_path(folder) for folder in folders]
+    named = [os.path.realpath(folder) for folder in folders]
     if len(set(named)) < len(named):
         raise RunFolderError("a folder is named twice; type each folder once")
 
@@ -137,7 +138,7 @@ def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None =
     ``keys`` of all episodes go into ``plan.parquet``, so that the plan is known without the data folder.
     """
     if keys is not None:
-        checksums.write_table(folder / KEYS, register_io_source(lambda *options: key_chunks(keys), schema=KEY))
+        checksums.write(folder / KEYS, register_io_source(lambda *options: key_chunks(keys), schema=KEY))
     content = {"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}
     checksums.write(folder / PLAN, to_json(content))
 

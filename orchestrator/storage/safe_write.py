@@ -16,12 +16,14 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from envs.errors import RunFolderError
 
 if TYPE_CHECKING:
     import polars as pl
+
+    Content = bytes | pl.DataFrame | pl.LazyFrame
 
 TEMPORARY = ".tmp"
 """Suffix of an unfinished file. A folder has one writer, so a fixed name is enough."""
@@ -165,9 +167,12 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(path.name + TEMPORARY)
 
 
-@contextlib.contextmanager
-def _new_temporary(path: Path) -> Iterator[IO[bytes]]:
-    """Create the temporary file of a path in a block, at whose end it is flushed; an older one is replaced."""
+@_wait_for_room
+def prepare(path: Path, content: Content, **options: Any) -> None:
+    """Write a file under its temporary name, replacing an older one, and flush it. Raises OSError or PolarsError.
+
+    A table is written as Parquet; ``options`` go to polars' ``write_parquet``.
+    """
     name = temporary_path(path).name
     with open_folder(path.parent) as folder:
         with contextlib.suppress(FileNotFoundError):
@@ -175,28 +180,13 @@ def _new_temporary(path: Path) -> Iterator[IO[bytes]]:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         handle = os.open(name, flags, _permission_bits(folder) & 0o666, dir_fd=folder)
     with open(handle, "wb") as file:
-        yield file
+        if isinstance(content, bytes):
+            file.write(content)
+        else:
+            write_table = content.write_parquet if hasattr(content, "write_parquet") else content.sink_parquet
+            write_table(file, **options)
         file.flush()
         os.fsync(handle)
-
-
-@_wait_for_room
-def prepare(path: Path, content: bytes) -> None:
-    """Write a file's bytes under its temporary name and flush them. Raises OSError."""
-    with _new_temporary(path) as file:
-        file.write(content)
-
-
-@_wait_for_room
-def prepare_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **options: Any) -> None:
-    """Write a Parquet file under its temporary name and flush it; ``options`` go to polars' ``write_parquet``.
-
-    Raises OSError or PolarsError.
-    """
-    import polars as pl  # whoever has a frame has loaded it already
-
-    with _new_temporary(path) as file:
-        (frame.sink_parquet if isinstance(frame, pl.LazyFrame) else frame.write_parquet)(file, **options)
 
 
 def publish(path: Path) -> None:
@@ -206,15 +196,9 @@ def publish(path: Path) -> None:
     flush_folder(path.parent)
 
 
-def write(path: Path, content: bytes) -> None:
-    """Replace a file. Raises OSError, and then the old file is unchanged."""
-    prepare(path, content)
-    publish(path)
-
-
-def write_table(path: Path, frame: pl.DataFrame, **options: Any) -> None:
-    """Replace a Parquet file. Raises OSError or PolarsError, and then the old file is unchanged."""
-    prepare_table(path, frame, **options)
+def write(path: Path, content: Content, **options: Any) -> None:
+    """Replace a file as ``prepare`` and ``publish`` do. Raises OSError or PolarsError; the old file is then unchanged."""
+    prepare(path, content, **options)
     publish(path)
 
 

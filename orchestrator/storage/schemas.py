@@ -58,10 +58,8 @@ def schema(row: type[tuple[Any, ...]]) -> pl.Schema:
 
 
 EPISODES, TURNS, OPTIONS, VERDICTS = map(schema, (EpisodeRow, TurnRow, OptionRow, VerdictRow))
-PAIRED = {"episodes": EPISODES, "turns": TURNS}
-"""The two tables in which every part has a file."""
-TABLES = {**PAIRED, "options": OPTIONS}
-"""All tables of episodes; a part has a file in ``options`` only if it holds an episode of ``every-state``."""
+TABLES = {"episodes": EPISODES, "turns": TURNS, "options": OPTIONS}
+"""The tables of episodes; a part has a file in ``options`` only if it holds an episode of ``every-state``."""
 
 ADDED_COLUMNS = ("cached_tokens", "pictures", "cached_pictures", "read_as", "judged", "note", "strict_", "thoughts")
 """Prefixes of the columns that earlier versions did not store; they are read as nulls."""

@@ -4,8 +4,6 @@ The latest verdict per episode and judge counts. A torn part is ignored, and its
 (``verdicts/part-00000001.parquet``) are written atomically, after the episodes that they judge are durable.
 """
 
-import logging
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -15,65 +13,41 @@ import polars as pl
 from actors.playing.records import Columns
 from envs.plural import pluralize
 from envs.types import Ending
-from orchestrator.storage.episode_store import key_frame, turns, write_part
-from orchestrator.storage.part_files import Part, delete_parts, late_scan, list_parts, mend, next_number, read_parts
-from orchestrator.storage.schemas import VERDICTS, make_frame
+from orchestrator.storage.episode_store import key_frame, turns
+from orchestrator.storage.part_files import PartFiles, list_parts, scan_table
+from orchestrator.storage.part_writer import PartWriter, delete_parts
+from orchestrator.storage.schemas import VERDICTS
 
 FOLDER = "verdicts"
 
-log = logging.getLogger(__name__)
 
+class VerdictStore(PartWriter):
+    """The single writer of a run folder's verdicts. The caller must hold the folder's lock, and flush when a part is due."""
 
-class VerdictStore:
-    """The single writer of a run folder's verdicts. The caller must hold the folder's lock."""
+    schemas = {FOLDER: VERDICTS}
 
     def __init__(self, folder: Path, rows: int = 5_000, seconds: float = 5.0) -> None:
-        """Mend the folder. A part is due when ``rows`` verdicts wait, or when the oldest has waited ``seconds``."""
-        self.folder, self.rows, self.seconds = Path(folder), rows, seconds
-        mend(self.folder)
-        self._waiting: list[pl.DataFrame] = []
-        self._since = time.monotonic()
+        super().__init__(folder, rows, seconds)
 
     def append(self, columns: Columns) -> None:
         """Buffer verdicts with the columns of ``VERDICTS``."""
-        if not self._waiting:
-            self._since = time.monotonic()
-        self._waiting.append(make_frame(columns, VERDICTS))
-
-    @property
-    def due(self) -> bool:
-        """Return True if the buffered verdicts should be flushed now."""
-        old = time.monotonic() - self._since >= self.seconds
-        return bool(self._waiting) and (old or sum(map(len, self._waiting)) >= self.rows)
-
-    def flush(self) -> None:
-        """Write the buffered verdicts to a part. Raises OSError (a full disk); the buffer is then kept."""
-        if self._waiting:
-            self._write(pl.concat(self._waiting))
-            self._waiting = []
+        self._add(FOLDER, columns)
 
     def compact(self) -> None:
         """Merge all parts into one. A crash in between leaves duplicate rows, which readers ignore."""
         self.flush()
         old = list_parts(self.folder).verdicts
         if len(old) > 1:
-            self._write(verdicts(self.folder).collect())
+            self._write({FOLDER: verdicts(self.folder).collect()})
             delete_parts(self.folder, old, [FOLDER])
-
-    def _write(self, frame: pl.DataFrame) -> None:
-        number = next_number(self.folder, [FOLDER])
-        write_part(self.folder, Part(number, number), {FOLDER: frame})
 
 
 def verdicts(folder: Path) -> pl.LazyFrame:
     """Scan the verdicts of a run folder (``VERDICTS``): the latest per judge and episode, in the order of writing."""
-    return late_scan(VERDICTS, lambda: _verdicts(Path(folder)))
+    return scan_table(Path(folder), FOLDER, VERDICTS, _scan)
 
 
-def _verdicts(folder: Path) -> pl.LazyFrame:
-    files = read_parts(folder)
-    for path in (path for path in files.bad if path.parent.name == FOLDER):
-        log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
+def _scan(files: PartFiles) -> pl.LazyFrame:
     if not files.verdicts:
         return pl.LazyFrame(schema=VERDICTS)
     paths = files.paths(FOLDER, files.verdicts)

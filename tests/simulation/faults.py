@@ -76,15 +76,11 @@ def _hit_driver(run: SimulatedRun, event: Event, driver: ObservedDriver) -> bool
 
 def _open_again(folder: Path) -> list[str]:
     """Open a folder as another process does; return a fault if its living driver does not keep it out."""
-    own, lock._holdings = lock._holdings, {}
     try:
-        lock.acquire(folder, "store")
-        lock.release(folder, "store")
+        with lock.hold(folder):
+            return ["a second process has the folder of a living driver"]
     except RunFolderError:
         return []
-    finally:
-        lock._holdings = own
-    return ["a second process has the folder of a living driver"]
 
 
 def flip_bit(run: SimulatedRun, event: Event) -> None:

@@ -16,11 +16,11 @@ from orchestrator.execution.result_sink import ResultSink
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.scheduling.nodes import Nodes
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.storage import episode_store, part_files, safe_write
+from orchestrator.storage import episode_store, part_files, part_writer, safe_write
 from orchestrator.storage.episode_store import EpisodeStore
 
-Patch = tuple[Any, str, Callable[..., Any]]
-"""Owner, name of the function, and what takes its place."""
+Patch = tuple[Any, str, Any]
+"""Owner, name of the function or constant, and what takes its place."""
 MUTANTS: dict[str, Callable[[], list[Patch]]] = {}
 
 
@@ -44,14 +44,11 @@ def planted(name: str) -> Iterator[None]:
 # -- the disk ----------------------------------------------------------------------------------------------------------
 @mutant("the bytes of a file are not flushed before its name")
 def _() -> list[Patch]:
-    def prepare(path: Path, content: bytes) -> None:
-        safe_write.temporary_path(path).write_bytes(content)
-
-    def prepare_table(path: Path, frame: Any, **options: Any) -> None:
+    def prepare(path: Path, content: Any, **options: Any) -> None:
         with safe_write.temporary_path(path).open("wb") as file:
-            frame.lazy().collect().write_parquet(file)
+            file.write(content) if isinstance(content, bytes) else content.lazy().collect().write_parquet(file)
 
-    return [(safe_write, "prepare", prepare), (safe_write, "prepare_table", prepare_table)]
+    return [(safe_write, "prepare", prepare)]
 
 
 @mutant("a merge deletes the old parts first")
@@ -61,8 +58,8 @@ def _() -> list[Patch]:
         scans = {"episodes": episode_store._episodes(files, group)}
         scans["turns"] = episode_store._owned(files, "turns", group)
         frames = {table: scan.collect() for table, scan in scans.items()}
-        part_files.delete_parts(store.folder, group)
-        store._commit(merged, frames)
+        part_writer.delete_parts(store.folder, group)
+        part_writer.write_part(store.folder, merged, frames)
 
     return [(EpisodeStore, "_merge", merge)]
 

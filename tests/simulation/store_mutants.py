@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.storage import checksums, episode_store, lock, part_files, safe_write, verdict_store
+from orchestrator.storage import checksums, episode_store, lock, part_files, part_writer, safe_write, verdict_store
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.part_files import Part
 from tests.simulation.mutants import Patch, mutant
@@ -35,17 +35,15 @@ def _() -> list[Patch]:
 
 @mutant("parts that a merge has replaced stay")
 def _() -> list[Patch]:
-    return [(module, "delete_parts", lambda folder, parts, tables=(): None) for module in (episode_store, part_files)]
+    return [(module, "delete_parts", lambda folder, parts, tables=(): None) for module in (episode_store, part_writer)]
 
 
 @mutant("a merge leaves the last part out")
 def _() -> list[Patch]:
-    real = EpisodeStore._commit
-
     def merge(store: EpisodeStore, files: Any, group: list[Part]) -> None:
         kept = group[:-1]
         frames = {"episodes": episode_store._episodes(files, kept), "turns": episode_store._owned(files, "turns", kept)}
-        real(store, Part(group[0].first, group[-1].last), frames)
+        part_writer.write_part(store.folder, Part(group[0].first, group[-1].last), frames)
         episode_store.delete_parts(store.folder, group)
 
     return [(EpisodeStore, "_merge", merge)]
@@ -53,10 +51,7 @@ def _() -> list[Patch]:
 
 @mutant("episodes get their name before their turns")
 def _() -> list[Patch]:
-    def commit(store: EpisodeStore, part: Part, frames: dict[str, Any]) -> None:
-        episode_store.write_part(store.folder, part, {table: frames[table] for table in ("episodes", "turns")})
-
-    return [(EpisodeStore, "_commit", commit)]
+    return [(part_writer, "WRITE_ORDER", ("episodes", "turns", "options", "verdicts"))]
 
 
 @mutant("a sum is recorded after its file has its name")

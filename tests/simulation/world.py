@@ -15,7 +15,7 @@ from envs.errors import RunFolderError
 from envs.types import Ending
 from orchestrator.execution import attempt as attempt_module
 from orchestrator.execution.score import AttemptOutcome
-from orchestrator.storage import control_log, lock
+from orchestrator.storage import control_log
 from orchestrator.storage.checksums import damaged_files
 from orchestrator.storage.control_log import Command
 from tests.simulation.attempt_checks import check_attempt
@@ -64,7 +64,6 @@ class World:
             return run.play()
         finally:
             self.trace = run.trace
-            lock.release(run.folder, "store")  # a failed run may leave it open in this process
 
     def undisturbed(self, seed: int) -> bytes:
         """Return the results of the sweep of a seed without faults, played once."""
@@ -159,7 +158,6 @@ class SimulatedRun:
         except RunFolderError as refusal:
             assert self._expects(str(refusal)), refusal
             problem = str(refusal)
-        lock.release(self.folder, "store")
         if self.image is not None:
             if not self.moved.exists():
                 self.disk.restore(self.image)

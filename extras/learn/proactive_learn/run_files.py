@@ -81,7 +81,7 @@ def write_rollouts(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
     parts = folder / ROLLOUTS
     parts.mkdir(exist_ok=True)
     name = f"steps-{rows[0]['step']:06d}-{rows[-1]['step']:06d}.parquet"
-    safe_write.write_table(parts / name, pl.DataFrame(rows, schema=ROLLOUT_SCHEMA))
+    safe_write.write(parts / name, pl.DataFrame(rows, schema=ROLLOUT_SCHEMA))
 
 
 def remove_rollouts(folder: Path, step: int) -> None:

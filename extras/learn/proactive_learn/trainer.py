@@ -59,7 +59,7 @@ def train(training: Training, output: Path, say: Callable[[str], None] = print) 
     is_first = os.environ.get("RANK", "0") == "0"
     with disk_errors(output), ExitStack() as stack:
         if is_first:
-            stack.enter_context(lock.hold(output, "driver"))
+            stack.enter_context(lock.hold(output))
         states = load_training_states(training)
         training = resolve_steps(training, len(states))
         settings = training.train

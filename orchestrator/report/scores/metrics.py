@@ -182,7 +182,7 @@ def write_results(folder: Path, rows: pl.DataFrame) -> None:
     ]
     lines = ",\n".join(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rounded)
     checksums.write(folder / "results.json", f"[\n{lines}\n]\n".encode())
-    checksums.write_table(folder / "results.parquet", move_answers_last(rows))
+    checksums.write(folder / "results.parquet", move_answers_last(rows))
 
 
 def move_answers_last(rows: pl.DataFrame) -> pl.DataFrame:

@@ -45,7 +45,7 @@ def test_drivers_answer_is_printed(folder, monkeypatch, refused):
         return name
 
     monkeypatch.setattr(control_log, "send_command", send_and_take)
-    with lock.hold(folder, "driver"):
+    with lock.hold(folder):
         done = run_ctl(folder, "pause")
 
     assert "\x1b" not in done.output

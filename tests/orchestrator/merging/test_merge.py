@@ -124,7 +124,7 @@ def test_invalid_merge_is_refused(shared_sweep, tmp_path):
     ):
         refusal = runner.invoke(app, ["merge", *map(str, arguments)])
         assert refusal.exit_code == 2 and message in refusal.output.replace("\n", " "), refusal.output
-    with lock.hold(second, "driver"), pytest.raises(RunFolderError, match="is being written"):
+    with lock.hold(second), pytest.raises(RunFolderError, match="is being written"):
         merge([first, second], tmp_path / "x")
     assert not (tmp_path / "x" / "episodes").exists()
     done = runner.invoke(app, ["merge", str(first), str(second), "--output", str(tmp_path / "x")])

@@ -13,7 +13,7 @@ from random import Random
 import polars as pl
 import pytest
 
-from orchestrator.storage import episode_store, lock
+from orchestrator.storage import episode_store
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.part_files import list_parts
@@ -248,7 +248,6 @@ def test_a_crash_before_any_single_step_neither_loses_nor_doubles(tmp_path, cras
             getattr(opened, verb)()
         except Crash:
             crash_at(-2)
-            lock.release(folder, "store")
         else:
             crash_at(-2)
             opened.close()

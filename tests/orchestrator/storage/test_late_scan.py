@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from orchestrator.storage.part_files import late_scan
+from orchestrator.storage.part_files import scan_table
 
 SCHEMA = pl.Schema({"key": pl.String, "n": pl.Int64})
 
@@ -31,7 +31,7 @@ def disappearing_scan(folder, times):
 
 def test_merged_parts_are_read_from_their_replacement(tmp_path):
     scan, listed = disappearing_scan(tmp_path, 2)
-    frame = late_scan(SCHEMA, scan)
+    frame = scan_table(tmp_path, "episodes", SCHEMA, lambda files: scan())
 
     assert listed == [] and frame.collect_schema() == SCHEMA
     assert frame.filter(pl.col("n") > 1).select("key").collect()["key"].to_list() == ["k2", "k3"]

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import re
 
 import pytest
 
@@ -14,11 +13,14 @@ from orchestrator.storage import lock
 def test_a_link_to_a_held_folder_is_that_folder(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "run")
 
-    with lock.hold(tmp_path / "run", "driver"):
-        with pytest.raises(RunFolderError, match=re.escape(f"link is already open in this process ({os.getpid()})")):
-            lock.acquire(tmp_path / "link", "driver")
-        with lock.hold(tmp_path / "link", "store"):
-            assert lock.holder(tmp_path / "run")
+    with lock.hold(tmp_path / "run"):
+        with (
+            pytest.raises(RunFolderError, match=f"link is in use by process {os.getpid()}"),
+            lock.hold(tmp_path / "link"),
+        ):
+            pass
+        assert lock.holder(tmp_path / "run")["pid"] == os.getpid()
+    assert lock.holder(tmp_path / "run") is None
 
 
 @pytest.mark.timeout(20)
@@ -43,9 +45,9 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(lock.fcntl, "flock", refuse)
-    with pytest.raises(RunFolderError, match=r"cannot be a run folder \(No locks available\)"):
-        lock.acquire(tmp_path, "driver")
+    with pytest.raises(RunFolderError, match=r"cannot be a run folder \(No locks available\)"), lock.hold(tmp_path):
+        pass
     assert lock.holder(tmp_path) is None
     monkeypatch.undo()
-    with lock.hold(tmp_path, "driver"):
+    with lock.hold(tmp_path):
         pass

@@ -7,8 +7,10 @@ import polars as pl
 import pytest
 
 from orchestrator.storage import checksums, safe_write
+from orchestrator.storage.checksums import missing_files
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.part_files import Part, hold_parts, list_parts, mend, missing_parts, next_number
+from orchestrator.storage.part_files import Part, hold_parts, list_parts
+from orchestrator.storage.part_writer import mend, next_number
 from tests.orchestrator.blocks import batch_of, episode
 from tests.orchestrator.storage.test_episode_store import checked_ids, write_store
 
@@ -37,7 +39,7 @@ def test_a_file_name_is_a_part_only_as_the_store_writes_it(name, part):
 @pytest.mark.parametrize("spoil", [lambda rows: rows.drop("seconds"), lambda rows: rows.cast({"turns": pl.String})])
 def test_a_part_of_another_schema_does_not_count_although_it_has_its_sum(folder, spoil):
     path = folder / "episodes" / "part-00000002.parquet"
-    safe_write.prepare_table(path, spoil(pl.read_parquet(path)))
+    safe_write.prepare(path, spoil(pl.read_parquet(path)))
     checksums.publish(folder, path)
 
     files = list_parts(folder)
@@ -55,9 +57,9 @@ def test_files_are_sorted_by_their_use_and_mended(folder):
     assert files.parts == [Part(3, 3)] and files.merged == []
     assert files.lone == [folder / f"turns/part-0000000{number}.parquet" for number in (2, 9)]
     assert files.bad == [folder / "episodes" / name for name in ("foreign.parquet", "part-00000001.parquet")]
-    assert missing_parts(folder) == ["turns/part-00000001.parquet", "episodes/part-00000002.parquet"]
+    assert missing_files(folder) == ["turns/part-00000001.parquet", "episodes/part-00000002.parquet"]
     mend(folder)
-    assert list_parts(folder).bad == list_parts(folder).lone == missing_parts(folder) == []
+    assert list_parts(folder).bad == list_parts(folder).lone == missing_files(folder) == []
     assert len(list((folder / "damaged").iterdir())) == 4
 
 

@@ -164,10 +164,10 @@ def test_an_unreadable_configuration_is_refused_and_can_be_replaced(tmp_path, co
 HOLDER = """
 import sys, time
 from pathlib import Path
-from orchestrator.storage.lock import acquire
-acquire(Path(sys.argv[1]), "driver")
-print("held", flush=True)
-time.sleep(600)
+from orchestrator.storage.lock import hold
+with hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
 """
 
 
@@ -184,9 +184,8 @@ def holder(tmp_path):
 
 
 def test_second_driver_is_refused_with_holder(tmp_path, holder):
-    for second in (lambda: claim_folder(tmp_path, sweep()), lambda: EpisodeStore(tmp_path)):
-        with pytest.raises(RunFolderError, match=re.escape(f"process {holder.pid} on {socket.gethostname()}")):
-            second()
+    with pytest.raises(RunFolderError, match=re.escape(f"process {holder.pid} on {socket.gethostname()}")):
+        claim_folder(tmp_path, sweep())
     (tmp_path / "lock").write_text("{")
     with pytest.raises(RunFolderError, match="in use by another process"):
         claim_folder(tmp_path, sweep())
@@ -267,7 +266,7 @@ def test_reader_of_lock_does_not_block_driver(tmp_path):
     fcntl.flock(handle, fcntl.LOCK_SH)
     threading.Timer(0.03, os.close, (handle,)).start()
 
-    with lock.hold(tmp_path, "driver"):
+    with lock.hold(tmp_path):
         assert lock.holder(tmp_path)["pid"] == os.getpid()
 
 

@@ -57,7 +57,7 @@ def run(tmp_path):
 
 WRITES = {
     "write": lambda path: safe_write.write(path, b"gone"),
-    "table": lambda path: safe_write.write_table(path, FRAME),
+    "table": lambda path: safe_write.write(path, FRAME),
     "append": lambda path: safe_write.append(path, b"gone"),
     "truncate": lambda path: os.close(safe_write.open_file(path, os.O_RDWR | os.O_TRUNC)),
     "remove": safe_write.remove,
