@@ -68,26 +68,37 @@ def open_location(output: str, say: Callable[[str], None] = print) -> Iterator[R
         return
     bucket = Bucket(output)
     location, writer = RunLocation(cache_folder(bucket.url, "run")), WriterLock(bucket)
-    with disk_errors(location.folder):
+    with _address_errors(bucket.url, location.folder), disk_errors(location.folder):
         attempts = _add_attempt(location.folder, writer.attempt)  # before the bucket names this one
-    writer.take(say)
-    writer.start_renewing(_stop)
-    try:
-        with disk_errors(location.folder):
+        writer.take(say)
+        writer.start_renewing(_stop)
+        try:
             if writer.last_attempt not in attempts:
                 _put_aside(location.folder, bucket.url, say)
                 _add_attempt(location.folder, writer.attempt)
             remote = _fetch_run(bucket, location.folder)
             writer.begin()
-            uploader = Uploader(bucket, location.folder, writer, remote)
-        uploader.start()
-        try:
-            with _address_errors(bucket.url, location.folder):
+            with _uploading(Uploader(bucket, location.folder, writer, remote), location):
                 yield location
         finally:
-            _finish(uploader, location)
+            writer.release()
+
+
+@contextlib.contextmanager
+def _uploading(uploader: Uploader, location: RunLocation) -> Iterator[None]:
+    """Upload the folder during a block, and wait at its end until the bucket has everything."""
+    uploader.start()
+    try:
+        yield
     finally:
-        writer.release()
+        if problem := uploader.close():
+            location.unsent = (
+                f"{problem}; the bucket is incomplete; the same command uploads the rest from this machine"
+            )
+            print(location.unsent, file=sys.stderr, flush=True)
+        else:
+            with contextlib.suppress(OSError):  # a folder without this mark is later moved aside, not deleted
+                safe_write.write(location.folder / SENT, b"")
 
 
 def readable_folder(text: str, started: bool = True) -> Path:
@@ -99,7 +110,9 @@ def readable_folder(text: str, started: bool = True) -> Path:
         return Path(text)
     bucket = Bucket(text)
     folder = cache_folder(bucket.url, "view")
-    _refresh_view(bucket, folder)
+    _make_private(folder)
+    with FileLock(folder / "reader.lock", mode=0o600):
+        _fetch_view(bucket, folder)
     if started and not shared_files(folder):
         raise RunFolderError(
             f"{text} holds no run yet; `proactive-sweep run SWEEP --output {shlex.quote(text)}` starts one"
@@ -149,40 +162,32 @@ def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
     say(f"another machine continued {url}; files that this machine did not upload are kept in {aside}")
 
 
-def _refresh_view(bucket: Bucket, folder: Path) -> None:
-    """Update a reader's copy from the bucket, listing again if a merge happened in between."""
-    _make_private(folder)
-    with FileLock(folder / "reader.lock", mode=0o600):
-        for _ in range(TRIES):
-            remote = list_run(bucket)
-            for name in set(shared_files(folder)) - remote.keys():
-                (folder / name).unlink()
-            if _fetch(bucket, folder, [name for name in remote if not _is_stored(folder / name, name, remote[name])]):
-                break
-        holder = read_holder(bucket) or {}
-        identity = {name: holder[name] for name in ("host", "pid", "started") if name in holder}
-        safe_write.write(folder / lock.WRITER, json.dumps(identity).encode())
-
-
-def _is_stored(path: Path, name: str, size: int) -> bool:
-    """Return True if a copy has this part already; other files are downloaded each time."""
-    return parse_part(name) is not None and path.is_file() and path.stat().st_size == size
+def _fetch_view(bucket: Bucket, folder: Path) -> None:
+    """Make a reader's copy like the bucket, but for parts that it has; list again if a merge happened in between."""
+    for _ in range(TRIES):
+        remote = list_run(bucket)
+        local = {name: (folder / name).stat().st_size for name in shared_files(folder)}
+        for name in local.keys() - remote.keys():
+            (folder / name).unlink()
+        if _fetch(bucket, folder, [n for n, size in remote.items() if not parse_part(n) or local.get(n) != size]):
+            break
+    holder = read_holder(bucket) or {}
+    identity = {name: holder[name] for name in ("host", "pid", "started") if name in holder}
+    safe_write.write(folder / lock.WRITER, json.dumps(identity).encode())
 
 
 def _fetch(bucket: Bucket, folder: Path, names: Collection[str]) -> bool:
     """Download objects; return False if one was deleted after it was listed."""
-    unsafe = [name for name in names if ".." in name.split("/") or name.startswith("/")]
-    if unsafe:
+    if unsafe := [name for name in names if ".." in name.split("/") or name.startswith("/")]:
         raise RunFolderError(f"{bucket.url} holds an object called {unsafe[0]}, which is no file of a run folder")
     complete = True
     for name, content in _read_objects(bucket, names):
         if content is None:
             complete = False
             continue
-        path = folder / name
         for parent in reversed(Path(name).parents):
             safe_write.make_folder(folder / parent)
-        safe_write.write(path, content)
+        safe_write.write(folder / name, content)
     return complete
 
 
@@ -195,23 +200,14 @@ def _read_objects(bucket: Bucket, names: Collection[str]) -> Iterator[tuple[str,
         yield checksums.NAME, bucket.read(checksums.NAME)
 
 
-def _finish(uploader: Uploader, location: RunLocation) -> None:
-    problem = uploader.close()
-    if problem is None:
-        with contextlib.suppress(OSError):  # a folder without this mark is later moved aside, not deleted
-            safe_write.write(location.folder / SENT, b"")
-        return
-    location.unsent = f"{problem}; the bucket is incomplete; the same command uploads the rest from this machine"
-    print(location.unsent, file=sys.stderr, flush=True)
-
-
 @contextlib.contextmanager
 def _address_errors(url: str, folder: Path) -> Iterator[None]:
     """Replace the local folder by the typed address in error messages."""
     try:
         yield
     except RunFolderError as error:
-        raise RunFolderError(str(error).replace(str(folder), url)) from None
+        error.args = (str(error).replace(str(folder), url),)
+        raise
 
 
 def _stop(reason: str) -> None:

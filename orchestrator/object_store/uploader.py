@@ -18,6 +18,7 @@ from orchestrator.object_store.writer_lock import WriterLock
 from orchestrator.storage import checksums, control_log, safe_write
 from orchestrator.storage.lock import NAME, WRITER
 from orchestrator.storage.part_files import Part
+from orchestrator.storage.part_writer import WRITE_ORDER
 
 ATTEMPTS = "attempt"
 """Local file with the attempts of this machine, one a line."""
@@ -28,14 +29,10 @@ LOCAL_ONLY = frozenset({
     control_log.INBOX,
 })  # fmt: skip
 """Files that stay on this machine."""
-UPLOAD_ORDER = ("options", "turns", "episodes", "verdicts")
-"""Tables in the order in which their parts are uploaded, before other files: the episodes commit."""
-ROUND_INTERVAL_S, SMALL_FILES_INTERVAL_S = 1.0, 5.0
-"""Seconds between two searches for new parts, and for changes of other files."""
+ROUND_INTERVAL_S = 5.0
+"""Seconds between two looks at the folder."""
 UPLOAD_TIMEOUT_S = 600.0
 """Seconds for which the end of an attempt waits for a failing bucket."""
-RETRY_PAUSE_S = 5.0
-"""Seconds between a failure and the next try."""
 
 
 def is_shared(name: str) -> bool:
@@ -45,7 +42,8 @@ def is_shared(name: str) -> bool:
 
 
 def _upload_order(name: str) -> tuple[int, str]:
-    return UPLOAD_ORDER.index(name.partition("/")[0]) if parse_part(name) else len(UPLOAD_ORDER), name
+    """Return the place of a file among those that are uploaded together: parts as on disk, then all others."""
+    return WRITE_ORDER.index(name.partition("/")[0]) if parse_part(name) else len(WRITE_ORDER), name
 
 
 def replaced_parts(names: Iterable[str], existing: Collection[str]) -> set[str]:
@@ -60,7 +58,7 @@ def replaced_parts(names: Iterable[str], existing: Collection[str]) -> set[str]:
 def parse_part(name: str) -> Part | None:
     """Return the part of a file such as ``turns/part-00000001.parquet``; None for other files."""
     table, _, file = name.partition("/")
-    return Part.parse(file) if table in UPLOAD_ORDER else None
+    return Part.parse(file) if table in WRITE_ORDER else None
 
 
 def shared_files(folder: Path) -> list[str]:
@@ -83,21 +81,17 @@ class Uploader:
 
     def __init__(self, bucket: Bucket, folder: Path, lock: WriterLock, remote: Mapping[str, int]) -> None:
         """``remote`` are the objects of the bucket and their sizes; a part whose local size differs is uploaded again."""
-        self.bucket, self.folder, self.lock, self.patience = bucket, folder, lock, UPLOAD_TIMEOUT_S
+        self.bucket, self.folder, self.lock = bucket, folder, lock
         states = {name: _file_state(folder / name) if parse_part(name) else None for name in remote}
         self._uploaded = {name: s if s and s[1] == remote[name] else None for name, s in states.items()}
         """Object -> time and size of its file when it was uploaded; None if that is not known."""
-        self._compared_at = 0.0
         self._closing = threading.Event()
         self._unsent: RunFolderError | None = RunFolderError(
             f"the upload to {bucket.url} ended with the fault shown above"
         )
         """Why the bucket does not have everything."""
         self._thread = threading.Thread(target=self._work, name="bucket-upload", daemon=True)
-
-    def start(self) -> None:
-        """Begin to upload; returns at once."""
-        self._thread.start()
+        self.start = self._thread.start
 
     def close(self) -> RunFolderError | None:
         """Upload the rest; return the failure, or None if the bucket has everything."""
@@ -105,17 +99,13 @@ class Uploader:
         self._thread.join()
         return self._unsent
 
-    def upload_round(self, everything: bool) -> bool:
-        """Upload pending parts, and changed files if ``everything`` or their interval has passed.
+    def upload_round(self) -> bool:
+        """Upload new and changed files, and delete what is gone; return True if something was written.
 
-        Return True if something was written. Raises RunFolderError if the lock is lost, BucketError if the bucket fails.
+        Raises RunFolderError if the lock is lost, BucketError if the bucket fails.
         """
         local = shared_files(self.folder)
-        new = [name for name in local if parse_part(name) and name not in self._uploaded]
-        removed = self._removed(local)
-        if everything or new or time.monotonic() - self._compared_at >= SMALL_FILES_INTERVAL_S:
-            new = [name for name in local if self._is_changed(name)]
-            self._compared_at = time.monotonic()
+        new, removed = [name for name in local if self._is_changed(name)], self._removed(local)
         if not (new or removed):
             return False
         self.lock.check()
@@ -163,10 +153,9 @@ class Uploader:
     def _work(self) -> None:
         last_success, is_failing = time.monotonic(), False
         while True:
-            self._closing.wait(RETRY_PAUSE_S if is_failing else ROUND_INTERVAL_S)
-            closing = self._closing.is_set()
+            closing = self._closing.wait(ROUND_INTERVAL_S)
             try:
-                if not self.upload_round(everything=closing) and closing:
+                if not self.upload_round() and closing:
                     self._unsent = None
                     return
                 last_success, is_failing = time.monotonic(), False
@@ -174,10 +163,10 @@ class Uploader:
                 if not is_failing:
                     print(f"{problem}; the sweep continues, and the upload is retried", file=sys.stderr, flush=True)
                 self._unsent, is_failing = RunFolderError(str(problem)), True
-                if closing and (isinstance(problem, OSError) or time.monotonic() - last_success >= self.patience):
+                if closing and (isinstance(problem, OSError) or time.monotonic() - last_success >= UPLOAD_TIMEOUT_S):
                     return  # waiting does not repair a local disk
                 if closing:
-                    time.sleep(RETRY_PAUSE_S)
+                    time.sleep(ROUND_INTERVAL_S)
             except RunFolderError as error:
                 self._unsent = error
                 return

@@ -1,23 +1,19 @@
 """The writer's lock of a run in a bucket: the newest object under ``writer/`` names the writer, which renews it while it lives.
 
 Each writer creates the object of the next number, which at most one driver can (``If-None-Match``); numbers are never used
-again. Clocks of two machines are never compared: a driver that wants another machine's lock watches whether it is renewed.
+again. Clocks of two machines are never compared: a driver that wants another's lock watches whether it is renewed.
 """
 
 import json
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from envs.errors import RunFolderError
 from envs.json_text import parse_json
 from orchestrator.object_store.bucket import Bucket, BucketError
-from orchestrator.storage.lock import describe_holder
+from orchestrator.storage.lock import describe_holder, describe_process, names_process, refusal
 
 FOLDER = "writer"
 TRIES = 5
@@ -31,13 +27,13 @@ class WriterLock:
         """
         Args:
             renew_every: seconds between two renewals.
-            silence: seconds without a renewal after which a holder on another machine counts as dead.
+            silence: seconds without a renewal after which a holder counts as dead.
         """
         self.bucket, self.renew_every, self.silence = bucket, renew_every, silence
-        self.attempt = f"{socket.gethostname()}/{os.getpid()}/{time.time_ns()}"
+        self.process = describe_process()
+        self.attempt = f"{self.process['host']}/{self.process['pid']}/{time.time_ns()}"
         self.last_attempt = ""
         """The last attempt that wrote anything; its own name after ``begin``."""
-        self.started = datetime.now(UTC).isoformat(timespec="seconds")
         self.number = self._renewals = 0
         self._released = threading.Event()
         self._renewing: threading.Thread | None = None
@@ -48,7 +44,7 @@ class WriterLock:
             number, last = read_newest(self.bucket)
             if last.get("attempt") == self.attempt:
                 break  # the response to our own write was lost, and the write was repeated
-            if _is_held(last):
+            if names_process(last):
                 self._wait_for_silence(last, say)
             self.number, self.last_attempt = number + 1, str(last.get("wrote", ""))
             if self.bucket.create(_name(self.number), self._content()):
@@ -65,7 +61,7 @@ class WriterLock:
         """Raise RunFolderError if another driver has or had the lock, BucketError if that is unknown."""
         number, newest = read_newest(self.bucket)
         if number and newest.get("attempt") != self.attempt:
-            raise RunFolderError(_refusal(self.bucket, newest))
+            raise refusal(self.bucket.url, newest)
 
     def start_renewing(self, lost: Callable[[str], None]) -> None:
         """Renew in the background until ``release``; ``lost`` is called once if another driver takes over."""
@@ -77,11 +73,10 @@ class WriterLock:
         self._released.set()
         if self._renewing is not None:
             self._renewing.join(self.silence)
+        released = {"attempt": self.attempt, "wrote": self.last_attempt}
         try:
             self.check()
-            self.bucket.write(
-                _name(self.number), json.dumps({"attempt": self.attempt, "wrote": self.last_attempt}).encode()
-            )
+            self.bucket.write(_name(self.number), json.dumps(released).encode())
         except RunFolderError:
             return  # another driver has the lock, or the bucket does not answer
 
@@ -97,15 +92,11 @@ class WriterLock:
                 return lost(str(error))
 
     def _content(self) -> bytes:
-        process = {"host": socket.gethostname(), "pid": os.getpid(), "started": self.started}
         state = {"attempt": self.attempt, "wrote": self.last_attempt, "beat": self._renewals}
-        return json.dumps({**process, **state, "place": _process_scope()}).encode()
+        return json.dumps({**self.process, **state}).encode()
 
     def _wait_for_silence(self, old: dict[str, Any], say: Callable[[str], None]) -> None:
         """Wait until a holder counts as dead or releases the lock. Raises RunFolderError if it renews."""
-        if old.get("place") == _process_scope() and not _alive(old["pid"]):
-            say(f"{self.bucket.url}: the lock of {describe_holder(old)} is taken over because that process is gone")
-            return
         say(
             f"{self.bucket.url} is locked by {describe_holder(old)}: waiting up to {self.silence:.0f} s to see whether"
             " that process is alive"
@@ -113,7 +104,7 @@ class WriterLock:
         deadline = time.monotonic() + self.silence
         while time.monotonic() < deadline and (current := read_holder(self.bucket)) is not None:
             if current != old:
-                raise RunFolderError(_refusal(self.bucket, current))
+                raise refusal(self.bucket.url, current)
             self._released.wait(min(2.0, self.silence / 4))
 
 
@@ -138,32 +129,4 @@ def read_newest(bucket: Bucket) -> tuple[int, dict[str, Any]]:
 def read_holder(bucket: Bucket) -> dict[str, Any] | None:
     """Return the writer's fields from its lock; None without a lock, or if it is released."""
     _, newest = read_newest(bucket)
-    return newest if _is_held(newest) else None
-
-
-def _is_held(fields: dict[str, Any]) -> bool:
-    return {"host", "pid", "started"} <= fields.keys()
-
-
-def _refusal(bucket: Bucket, current: dict[str, Any]) -> str:
-    holder = describe_holder(current) if _is_held(current) else "a process that has just ended"
-    return f"{bucket.url} is in use by {holder}; wait for it, stop it, or pass another --output"
-
-
-def _alive(pid: Any) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, ValueError, TypeError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-def _process_scope() -> str:
-    """Return an identifier of the scope of pids: this boot of this machine and this pid namespace."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
+    return newest if names_process(newest) else None

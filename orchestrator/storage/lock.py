@@ -87,12 +87,17 @@ def parse_holder(content: bytes) -> dict[str, Any]:
         fields = parse_json(content)
     except ValueError:
         return {}
-    return fields if isinstance(fields, dict) and {"host", "pid", "started"} <= fields.keys() else {}
+    return fields if isinstance(fields, dict) and names_process(fields) else {}
 
 
-def refusal(place: object, holder: Mapping[str, Any]) -> RunFolderError:
-    """Return the error for a place that another process writes in; ``holder`` is empty if it is not known."""
-    name = describe_holder(holder) if holder else "another process"
+def names_process(fields: Mapping[str, Any]) -> bool:
+    """Return True if a lock's fields name a process, as long as it is held."""
+    return {"host", "pid", "started"} <= fields.keys()
+
+
+def refusal(place: object, fields: Mapping[str, Any]) -> RunFolderError:
+    """Return the error for a place in which another process writes, or wrote a moment ago."""
+    name = describe_holder(fields) if names_process(fields) else "another process"
     return RunFolderError(f"{place} is in use by {name}; wait for it, stop it, or pass another --output")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.object_store import uploader
 from orchestrator.object_store.bucket import CACHE
 from tests.orchestrator import buckets, mlflow_stores
 
@@ -19,6 +20,7 @@ def session_service():
 @pytest.fixture
 def service(session_service, monkeypatch, tmp_path):
     monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    monkeypatch.setattr(uploader, "ROUND_INTERVAL_S", 0.5)
     yield session_service
     session_service.faults.clear()
 

@@ -17,9 +17,9 @@ def _() -> list[Patch]:
 def _() -> list[Patch]:
     real = Uploader.upload_round
 
-    def upload_round(up: Uploader, everything: bool) -> bool:
+    def upload_round(up: Uploader) -> bool:
         up.bucket.delete(up._removed(uploader.shared_files(up.folder)))
-        return real(up, everything)
+        return real(up)
 
     return [(Uploader, "upload_round", upload_round)]
 

@@ -27,7 +27,6 @@ from orchestrator.execution import (
     ray_cluster,
     worker_pool,
 )
-from orchestrator.object_store import writer_lock
 from orchestrator.planning.pictures import ShownPictures
 from orchestrator.storage import control_log, episode_store, lock, software, status
 from sweeps.spec import ModelSpec
@@ -45,7 +44,7 @@ _read_version_once, _read_commit_once = functools.cache(importlib.metadata.versi
 """They are the same in every attempt of this process."""
 MOST_SMALL = 3
 """Small parts before a merge: a simulated run is short, and faults must meet merges, too."""
-DATED = tuple(module.__name__ for module in (control_log, lock, writer_lock))
+DATED = tuple(module.__name__ for module in (control_log, lock))
 """Modules that write the time of day."""
 NO_PROCESS = 9_999_999
 """A number that no process has."""

@@ -14,7 +14,6 @@ from tests.orchestrator.object_store.test_object_store import stored_ids, write_
 @pytest.fixture(autouse=True)
 def shorten_pauses(monkeypatch):
     """Shorten pauses, so that a test meets many faults."""
-    monkeypatch.setattr(uploader, "RETRY_PAUSE_S", 0.05)
     monkeypatch.setattr(uploader, "ROUND_INTERVAL_S", 0.05)
 
 

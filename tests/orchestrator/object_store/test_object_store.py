@@ -83,9 +83,9 @@ def test_run_resumes_from_bucket_after_cut_at_any_object(service, tmp_path, monk
         bucket.left, complete = cut, True
         try:
             write_parts(folder, (1, 2), (3,))
-            uploader.upload_round(everything=True)
+            uploader.upload_round()
             write_parts(folder, (4,), merged=True)
-            uploader.upload_round(everything=True)
+            uploader.upload_round()
         except BucketError:
             complete, cuts = False, cuts + 1
         lease.bucket = Bucket(address)
@@ -213,7 +213,7 @@ def test_writer_without_lock_stops_uploading_and_is_notified(url):
     write_parts(folder, (1,))
 
     with pytest.raises(RunFolderError, match="process 77 on elsewhere"):
-        Uploader(bucket, folder, lease, {}).upload_round(everything=True)
+        Uploader(bucket, folder, lease, {}).upload_round()
     assert lock_lost.wait(20)
     lease.release()
     assert read_holder(bucket)["pid"] == 77, "the lock of another is left alone"

@@ -73,30 +73,26 @@ def put(folder, *names: str, content: bytes = b"x") -> None:
 def test_a_round_writes_sums_first_then_parts_then_files_and_the_next_one_nothing(uploading, bucket, folder):
     put(folder, "plan.json", part("episodes", 1), part("turns", 1))
     bucket.changes.clear()
-    assert uploading.upload_round(everything=False)
+    assert uploading.upload_round()
     assert list(dict.fromkeys(bucket.changes)) == [
         f"write {checksums.NAME}", f"create {part('turns', 1)}", f"create {part('episodes', 1)}", "write plan.json",
     ]  # fmt: skip
-    assert not uploading.upload_round(everything=True)
+    assert not uploading.upload_round()
 
     bucket.changes.clear()
     put(folder, "plan.json", content=b"longer")
-    assert not uploading.upload_round(everything=False), "small files are looked at every five seconds"
-    assert uploading.upload_round(everything=True)
+    assert uploading.upload_round()
     assert list(dict.fromkeys(bucket.changes)) == [f"write {checksums.NAME}", "write plan.json"]
-    uploading._compared_at -= 5.0
-    put(folder, "plan.json", content=b"longest")
-    assert uploading.upload_round(everything=False)
 
 
 def test_a_file_that_is_removed_here_is_removed_there_after_the_sums(uploading, bucket, folder):
     put(folder, "a.json", "b.json")
-    uploading.upload_round(everything=True)
+    uploading.upload_round()
     (folder / "a.json").unlink()
-    assert not uploading.upload_round(everything=True), "a file that somebody else removed stays"
+    assert not uploading.upload_round(), "a file that somebody else removed stays"
     checksums.record_removals(folder, [folder / "a.json"])
     bucket.changes.clear()
-    assert uploading.upload_round(everything=True)
+    assert uploading.upload_round()
     assert bucket.changes == [f"write {checksums.NAME}", "delete a.json"]
     assert sorted(bucket.list_objects()) == sorted([f"{FOLDER}/00000001", "b.json", checksums.NAME])
 
@@ -106,5 +102,5 @@ def test_a_part_of_another_writer_stops_this_one(uploading, bucket, folder):
     bucket.fs.mkdirs(f"{bucket.root}/turns", exist_ok=True)
     bucket.write(part("turns", 1), b"another's")
     with pytest.raises(RunFolderError) as refused:
-        uploading.upload_round(everything=True)
+        uploading.upload_round()
     assert str(refused.value) == f"{bucket.url}/{part('turns', 1)} was written by another process, so this one stops"
