@@ -14,7 +14,7 @@ from orchestrator.execution import ray_cluster
 from orchestrator.execution.driver import Driver
 from orchestrator.execution.live_control import LiveControl
 from orchestrator.execution.prepare import AttemptState
-from orchestrator.execution.result_sink import CircuitBreaker, ResultSink, find_answering_groups
+from orchestrator.execution.result_sink import ResultSink
 from orchestrator.monitoring.progress import Progress
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import worker_group
@@ -27,8 +27,7 @@ def play_on_ray(state: AttemptState) -> None:
     """Play until nothing is pending or the user stops the run, and store the results."""
     progress, started = _build_progress(state), time.perf_counter()
     ray_cluster.connect(partial(print, file=sys.stderr, flush=True))
-    breaker, connected = CircuitBreaker(find_answering_groups(state.plan, state.output)), time.perf_counter()
-    sink = ResultSink(state.store, state.plan, breaker, state.stops.add_batch)
+    sink, connected = ResultSink(state.store, state.plan, state.stops.add_batch), time.perf_counter()
     asyncio.run(_drive(state, sink, progress))
     _store_rest(state, sink)
     progress.report_total(sink.stored_count, time.perf_counter() - connected)
@@ -50,29 +49,29 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     queue = state.judge_queue
     sweep = state.sweep.model_copy(update={"judge": queue.judge if queue else state.sweep.turn_judge})
     startable = {name: ordinals for name, ordinals in state.pending.items() if name not in state.reasons}
-    driver = Driver(sweep, state.plan, startable, sink, queue, lambda: _take_cancelled(state, sink.breaker))
+    driver = Driver(sweep, state.plan, startable, sink, queue, lambda: _take_cancelled(state, sink))
     control = LiveControl(driver, state.plan, state.output, state.standing)
     state.signals.stop_with(driver.stop)
     with progress:
         await driver.run(lambda: _on_tick(state, driver, progress, control))
     write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
-    refused = {str(group): reason for group, reason in sink.breaker.stop_reasons.items()}
+    refused = {str(group): reason for group, reason in sink.stop_reasons.items()}
     state.reasons = {**state.reasons, **driver.reasons, **refused}
-    state.interrupted = driver.stopping.is_set()
+    state.interrupted = driver.stopping
 
 
-def _take_cancelled(state: AttemptState, breaker: CircuitBreaker) -> Iterator[tuple[str, Container[int]]]:
+def _take_cancelled(state: AttemptState, sink: ResultSink) -> Iterator[tuple[str, Container[int]]]:
     """Yield group, ordinals of cells that have stopped since the last call, by precision or by refusals; log the refusals."""
     yield from state.stops.take_new_stops().items()
-    for group, stop in breaker.take_new_stops(state.plan).items():
-        log.warning(breaker.stop_reasons[group])
+    for group, stop in sink.take_new_stops().items():
+        log.warning(sink.stop_reasons[group])
         yield stop
 
 
 def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: LiveControl) -> None:
     """Carry out commands, show progress and flush the stores, about twice a second."""
     control.poll()
-    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons, driver.troubles.by_group)
+    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons, driver.troubles)
     state.store.flush_old()
     if state.stops.changed:
         progress.replan(state.replan())

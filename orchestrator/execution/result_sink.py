@@ -1,4 +1,4 @@
-"""The result sink stores and counts what workers deliver; its circuit breaker stops a model that refuses all requests.
+"""The result sink stores and counts what workers deliver, and stops a model that refuses all requests.
 
 A model stops under a condition if it refuses its first 20 requests there, and no refusal is stored. An episode whose first
 request the engine refused is held back until another episode of the same model, condition and protocol is not refused; one
@@ -7,7 +7,7 @@ conditions go on: a text-only model refuses pictures, and can still play without
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, compress
 from pathlib import Path
 from typing import NamedTuple
@@ -41,19 +41,36 @@ class RequestGroup(NamedTuple):
         return f"{self.model}/*/{self.condition}{suffix}"
 
 
-class CircuitBreaker:
-    """Passes batches on to the store, except for refused episodes of groups that have not answered any request yet."""
+class ResultSink:
+    """Stores every planned episode once; an ordinal that was delivered before, by a worker presumed dead, is dropped."""
 
-    def __init__(self, answering_groups: Iterable[tuple[str, str, str]] = ()) -> None:
-        """Start with the groups that have answered in an earlier attempt (``find_answering_groups``)."""
-        self.answering_groups = {RequestGroup(*group) for group in answering_groups}
+    def __init__(
+        self, store: EpisodeStore, plan: Plan, on_stored: Callable[[EpisodeBatch], None] = lambda batch: None
+    ) -> None:
+        """Start an empty sink; ``on_stored`` is called with every stored batch."""
+        self.store, self.plan, self._on_stored = store, plan, on_stored
+        self.delivered = bytearray(plan.total)
+        self.per_cell: Counter[str] = Counter()
+        """Cell -> episodes stored by this run."""
+        self.errors: Counter[str] = Counter()
+        """Cell -> how many of these episodes ended as an error."""
+        self.answering_groups = find_answering_groups(plan, store.folder)
+        """Groups with an episode that the engine did not refuse, of this attempt or an earlier one."""
         self.stop_reasons: dict[RequestGroup, str] = {}
         """Stopped group -> why; it stays stopped in this attempt, even if an episode in flight is answered later."""
         self._held_back: dict[RequestGroup, list[EpisodeBatch]] = {}
         self._new_stops: list[RequestGroup] = []
 
-    def pass_through(self, batch: EpisodeBatch) -> list[EpisodeBatch]:
-        """Return what may be stored now: the batch without refusals of silent groups, and earlier batches that it releases."""
+    @property
+    def stored_count(self) -> int:
+        return self.per_cell.total()
+
+    def add(self, batch: EpisodeBatch) -> EpisodeBatch:
+        """Store the batch without duplicates and held-back episodes, and what it releases; return its stored part."""
+        if any(self.delivered[ordinal] for ordinal in batch.ordinals):
+            batch = select_episodes(batch, [not self.delivered[ordinal] for ordinal in batch.ordinals])
+        for ordinal in batch.ordinals:
+            self.delivered[ordinal] = 1
         names = zip(*(batch.episodes[name] for name in RequestGroup._fields), strict=True)
         groups, turns = [RequestGroup(*row) for row in names], batch.episodes["turns"]
         outcomes = zip(groups, batch.episodes["ending"], turns, strict=True)
@@ -65,22 +82,30 @@ class CircuitBreaker:
         for held_group in dict.fromkeys(compress(groups, hold)):
             keep = [is_held and group == held_group for is_held, group in zip(hold, groups, strict=True)]
             self._hold(held_group, select_episodes(batch, keep))
-        answering = [group for group in self._held_back if self._answers(group)]
-        released = [earlier for group in answering for earlier in self._held_back.pop(group)]
-        return [select_episodes(batch, [not is_held for is_held in hold]) if any(hold) else batch, *released]
+        passed = select_episodes(batch, [not is_held for is_held in hold]) if any(hold) else batch
+        self._store(passed)
+        for group in [group for group in self._held_back if self._answers(group)]:
+            for earlier in self._held_back.pop(group):
+                self._store(earlier)
+        return passed
 
-    def release_rest(self) -> list[EpisodeBatch]:
-        """Return the held-back episodes of groups with too few refusals to be stopped; forget those of stopped groups."""
+    def give_up(self, ordinals: Sequence[int], reason: str) -> None:
+        """Store these episodes as FAILED with this reason."""
+        self.add(build_failed_batch(self.plan, ordinals, reason))
+
+    def store_held_back(self) -> None:
+        """Store the episodes held back for models that were not stopped; call this at the end."""
         held_back, self._held_back = self._held_back, {}
-        return [*chain(*(batches for group, batches in held_back.items() if group not in self.stop_reasons))]
+        for batch in chain(*(batches for group, batches in held_back.items() if group not in self.stop_reasons)):
+            self._store(batch)
 
-    def take_new_stops(self, plan: Plan) -> dict[RequestGroup, tuple[str, CellOrdinals]]:
+    def take_new_stops(self) -> dict[RequestGroup, tuple[str, CellOrdinals]]:
         """Return the request groups that have stopped since the last call, each with its worker group and its episodes."""
         stops: dict[RequestGroup, tuple[str, CellOrdinals]] = {}
         for group in self._new_stops:
-            names = ((cell.model.name, cell.condition.name, cell.protocol.value) for cell in plan.cells)
+            names = ((cell.model.name, cell.condition.name, cell.protocol.value) for cell in self.plan.cells)
             indexes = {index for index, cell_group in enumerate(names) if cell_group == group}
-            stops[group] = worker_group(plan.cells[min(indexes)].model), CellOrdinals(plan.offsets, indexes)
+            stops[group] = worker_group(self.plan.cells[min(indexes)].model), CellOrdinals(self.plan.offsets, indexes)
         self._new_stops = []
         return stops
 
@@ -98,13 +123,19 @@ class CircuitBreaker:
                 f" none of them is stored; the last: {batch.episodes['error'][-1]}"
             )
 
+    def _store(self, batch: EpisodeBatch) -> None:
+        cells, endings = batch.episodes["cell"], batch.episodes["ending"]
+        self.per_cell.update(cells)
+        self.errors.update(cell for cell, ending in zip(cells, endings, strict=True) if ending in ERRORS)
+        self.store.append(batch)
+        self._on_stored(batch)
 
-def find_answering_groups(plan: Plan, output: Path) -> list[tuple[str, str, str]]:
-    """Return model, condition and protocol of groups with a stored episode that the engine did not refuse."""
+
+def find_answering_groups(plan: Plan, output: Path) -> set[RequestGroup]:
+    """Return the groups with a stored episode that the engine did not refuse."""
     evidence = (pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE)
-    models = dict.fromkeys(cell.model.name for cell in plan.cells)
-    scans = (stored_episodes(plan, output, model).filter(evidence).select(RequestGroup._fields) for model in models)
-    return [row for scan in scans for row in scan.unique().collect().rows()]
+    rows = stored_episodes(plan, output).filter(evidence).select(RequestGroup._fields).unique().collect()
+    return {RequestGroup(*row) for row in rows.rows()}
 
 
 def select_episodes(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
@@ -117,57 +148,6 @@ def select_episodes(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
 
     episodes, turns, options = map(filter_rows, (batch.episodes, batch.turns, batch.options))
     return EpisodeBatch(list(compress(batch.ordinals, keep)), episodes, turns, batch.rejected, options)
-
-
-class ResultSink:
-    """Stores every planned episode once; an ordinal that was delivered before, by a worker presumed dead, is dropped."""
-
-    def __init__(
-        self,
-        store: EpisodeStore,
-        plan: Plan,
-        breaker: CircuitBreaker | None = None,
-        on_stored: Callable[[EpisodeBatch], None] = lambda batch: None,
-    ) -> None:
-        """Start an empty sink; ``on_stored`` is called with every stored batch."""
-        self.store, self.plan, self.breaker = store, plan, breaker or CircuitBreaker()
-        self._on_stored = on_stored
-        self.delivered = bytearray(plan.total)
-        self.per_cell: Counter[str] = Counter()
-        """Cell -> episodes stored by this run."""
-        self.errors: Counter[str] = Counter()
-        """Cell -> how many of these episodes ended as an error."""
-
-    @property
-    def stored_count(self) -> int:
-        return self.per_cell.total()
-
-    def add(self, batch: EpisodeBatch) -> EpisodeBatch:
-        """Store the batch without duplicates and held-back episodes, and what it releases; return its stored part."""
-        if any(self.delivered[ordinal] for ordinal in batch.ordinals):
-            batch = select_episodes(batch, [not self.delivered[ordinal] for ordinal in batch.ordinals])
-        for ordinal in batch.ordinals:
-            self.delivered[ordinal] = 1
-        passed, *released = self.breaker.pass_through(batch)
-        for storable in (passed, *released):
-            self._store(storable)
-        return passed
-
-    def give_up(self, ordinals: Sequence[int], reason: str) -> None:
-        """Store these episodes as FAILED with this reason."""
-        self.add(build_failed_batch(self.plan, ordinals, reason))
-
-    def store_held_back(self) -> None:
-        """Store the episodes held back for models that were not stopped; call this at the end."""
-        for batch in self.breaker.release_rest():
-            self._store(batch)
-
-    def _store(self, batch: EpisodeBatch) -> None:
-        cells, endings = batch.episodes["cell"], batch.episodes["ending"]
-        self.per_cell.update(cells)
-        self.errors.update(cell for cell, ending in zip(cells, endings, strict=True) if ending in ERRORS)
-        self.store.append(batch)
-        self._on_stored(batch)
 
 
 def build_failed_batch(plan: Plan, ordinals: Sequence[int], reason: str) -> EpisodeBatch:
