@@ -65,6 +65,7 @@ DOORS = {
     "ray": (
         "actors/worker.py",
         "orchestrator/datasets/node_staging.py",
+        "orchestrator/execution/certifier.py",
         "orchestrator/execution/driver.py",
         "orchestrator/execution/cluster_models.py",
         "orchestrator/execution/cluster_view.py",

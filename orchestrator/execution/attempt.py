@@ -50,9 +50,8 @@ def run(
     """
     sweep = pin_data(sweep)
     check_wording(sweep.judge if sweep.is_judged else None)
-    plan = build_plan(sweep)
-    with open_attempt(sweep, plan, output, say, update, signals) as attempt:
-        for line in startup_checks.warnings(sweep, plan):
+    with open_attempt(sweep, build_plan(sweep), output, say, update, signals) as attempt:
+        for line in startup_checks.warnings(sweep, attempt.plan):
             say(line)
         return attempt.run(retry, reuse)
 
@@ -83,10 +82,10 @@ def open_attempt(
     """Claim the run folder until the block ends; raises RunFolderError."""
     claim = run_folder.claim(output, sweep, update, plan.left_out)
     handlers = nullcontext(signals) if signals else StopSignals()
-    with handlers as stop_signals, disk_errors(output), claim, open_attempt_log(output) as log:
+    with handlers as stop_signals, disk_errors(output), claim, open_attempt_log(output):
         store = EpisodeStore(output)
         try:
-            yield Attempt(sweep, plan, output, store, log, say, stop_signals)
+            yield Attempt(sweep, plan, output, store, say, stop_signals)
         finally:
             store.close()
 

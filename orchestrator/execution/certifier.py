@@ -3,12 +3,16 @@
 The driver stores the record as a certificate. One that cannot be built is stored with the reason, and never stops a run.
 """
 
+import asyncio
 import logging
 import sys
 from pathlib import Path
 
+from ray.exceptions import RayTaskError
+
 from actors.text.printable import printable
-from orchestrator.execution.worker_pool import WorkerHandle, record_inputs
+from actors.trial.certificate import Certificate
+from orchestrator.execution.worker_pool import WorkerHandle, resolve
 from orchestrator.inspection.certificate import add_certificate, describe_change
 from orchestrator.planning.plan import Plan
 
@@ -18,26 +22,29 @@ TIMEOUT_S = 360.0
 log = logging.getLogger(__name__)
 
 
-class Certifier:
-    """The certificates of one attempt."""
+async def certify(worker: WorkerHandle, plan: Plan, folder: Path, certified: set[str]) -> None:
+    """Certify the models of a worker that plays nothing yet, unless its group is among the ``certified``. Raises OSError.
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
-        self.plan, self.folder = plan, folder
-        self.certified: set[str] = set()
-        """Groups whose first worker is asked or has answered; if it dies before, the next one is asked."""
-
-    async def certify(self, worker: WorkerHandle) -> None:
-        """Certify the models of a worker that plays nothing yet, once per group. Raises OSError."""
-        models = [model.name for model in worker.models if model.backend != "builtin"]
-        if not models or worker.group in self.certified:
-            return
-        self.certified.add(worker.group)
-        try:
-            made = await record_inputs(worker, {name: self.plan.first_ordinals(name) for name in models}, TIMEOUT_S)
-        except BaseException:
-            self.certified.discard(worker.group)
-            raise
-        for name, certificate in made.items():
-            log.info("%s: %s", name, certificate.describe())
-            if changed := add_certificate(self.folder, name, certificate):
-                print(printable(describe_change(name, changed)), file=sys.stderr, flush=True)
+    If the worker dies meanwhile, the group's next worker is asked.
+    """
+    models = [model for model in worker.models if model.backend != "builtin"]
+    if not models or worker.group in certified:
+        return
+    certified.add(worker.group)
+    ordinals, reason = {model.name: plan.first_ordinals(model.name) for model in models}, ""
+    made: dict[str, Certificate] = {}
+    try:
+        made = await asyncio.wait_for(resolve(worker.actor.certify.remote(ordinals)), TIMEOUT_S)
+    except TimeoutError:
+        reason = f"it took longer than {TIMEOUT_S:.0f} s"
+    except RayTaskError as problem:
+        reason = str(problem.cause)
+    except BaseException:
+        certified.discard(worker.group)
+        raise
+    if reason:
+        made = {m.name: Certificate(source=m.source, backend=m.backend, reason=reason) for m in models}
+    for name, certificate in made.items():
+        log.info("%s: %s", name, certificate.describe())
+        if changed := add_certificate(folder, name, certificate):
+            print(printable(describe_change(name, changed)), file=sys.stderr, flush=True)

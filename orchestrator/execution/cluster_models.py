@@ -47,18 +47,10 @@ async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
     demand = next(iter(demands(sweep, cpus, gpus, nodes.nodes).values()))
     place = nodes.tightest_fit(demand.gpus, demand.accelerator) if demand.gpus else Place()
     if place is None:
-        several = len(nodes.nodes) > 1
-        widest = f", at most {nodes.widest(demand.accelerator)} on one node" if several else ""
-        return Row(model.name, wrong=f"it needs {demand.gpu_text}; the cluster has {gpus}{widest}")
+        return Row(model.name, wrong=f"it needs {demand.gpu_text}; no node of the cluster has them")
     options = {**placement.options(Start(1, model.name, Place()), demand), **worker_options([model])}
-    worker = Worker.options(**options).remote(  # type: ignore[attr-defined]
-        ray.put(plan),
-        [model],
-        str(Path(sweep.data).resolve()),
-        None,
-        None,
-        *packages_arguments([model]),
-    )
+    arguments = [ray.put(plan), [model], str(Path(sweep.data).resolve()), None, None, *packages_arguments([model])]
+    worker = Worker.options(**options).remote(*arguments)  # type: ignore[attr-defined]
     try:
         return await _run_trial(worker, model, sweep, plan)
     except TimeoutError:

@@ -4,7 +4,8 @@ Ray's view of free resources is up to a second old, so a GPU counts as held by o
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -17,13 +18,8 @@ ROUNDING = 1e-3
 """A smaller part of a GPU is taken for a rounding error; Ray counts in steps of 1e-4."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """The GPUs and CPUs of a node that are reserved for a worker of ours."""
-
-    node: str
-    gpus: float
-    cpus: float
+Holding = tuple[str, float, float]
+"""A node, and its GPUs and CPUs that are reserved for a worker of ours."""
 
 
 @dataclass
@@ -52,20 +48,23 @@ class ClusterView:
 
         ``holdings`` are those of all our placed workers, including workers that are ending.
         """
-        own_gpus, own_cpus = dict[str, float](), 0.0
-        for holding in holdings:
-            own_gpus[holding.node] = own_gpus.get(holding.node, 0.0) + holding.gpus
-            own_cpus += holding.cpus
+        own_gpus, own_cpus = Counter[str](), 0.0
+        for name, gpus, cpus in holdings:
+            own_gpus[name] += gpus  # type: ignore[assignment]
+            own_cpus += cpus
         nodes, free = gpu_nodes(), available_resources_per_node()
         readings = {
-            node.name: _count_held(node.gpus, free[node.name].get("GPU", 0.0), own_gpus.get(node.name, 0.0))
+            node.name: max(0, math.ceil(node.gpus - free[node.name].get("GPU", 0.0) - own_gpus[node.name] - ROUNDING))
             for node in nodes
             if node.name in free
         }
         total_cpus = capacity()[0]
         held_cpus = max(0.0, total_cpus - sum(resources.get("CPU", 0.0) for resources in free.values()) - own_cpus)
         before = self.nodes, self.cpus, self.draining
-        self.nodes = confirm_held(nodes, readings, readings if self._readings is None else self._readings)
+        earlier = readings if self._readings is None else self._readings
+        self.nodes = tuple(
+            replace(node, held=min(readings.get(node.name, 0), earlier.get(node.name, 0))) for node in nodes
+        )
         self.cpus = total_cpus - min(held_cpus, self._held_cpus)
         self._readings, self._held_cpus, self.draining = readings, held_cpus, draining_nodes()
         return before != (self.nodes, self.cpus, self.draining)
@@ -78,16 +77,6 @@ class ClusterView:
     def usable_gpus(self) -> int:
         """The GPUs that no other job holds, without those of draining nodes."""
         return sum(node.gpus - node.held for node in self.nodes if node.name not in self.draining)
-
-
-def _count_held(gpus: int, free: float, own: float) -> int:
-    """Return how many GPUs of a node other jobs hold, in whole or in part."""
-    return min(gpus, max(0, math.ceil(gpus - free - own - ROUNDING)))
-
-
-def confirm_held(nodes: Sequence[Node], now: Mapping[str, int], before: Mapping[str, int]) -> tuple[Node, ...]:
-    """Return the nodes, each with the number of GPUs that both readings count as held by other jobs."""
-    return tuple(replace(node, held=min(now.get(node.name, 0), before.get(node.name, 0))) for node in nodes)
 
 
 def placed_node(actor: Any) -> str:

@@ -10,17 +10,19 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ray.autoscaler.sdk import request_resources
 from ray.exceptions import ActorUnavailableError, ObjectLostError, RayError, RayTaskError
 
 from actors.engine.backend import ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
 from orchestrator.datasets.node_staging import stage_on_node
-from orchestrator.execution.certifier import Certifier
+from orchestrator.execution.certifier import certify
 from orchestrator.execution.cluster_view import ClusterView
-from orchestrator.execution.losses import FATAL_START_ERRORS, AttemptClock, ServiceTroubles, last_line, loss_reason
-from orchestrator.execution.ray_cluster import NodeRequest, is_joined, node_hosts
+from orchestrator.execution.losses import FATAL_START_ERRORS, AttemptClock, last_line, loss_reason
+from orchestrator.execution.ray_access import cluster_address
+from orchestrator.execution.ray_cluster import node_hosts
 from orchestrator.execution.result_sink import ResultSink
-from orchestrator.execution.worker_logs import log_command, log_nodes, log_ready
+from orchestrator.execution.worker_logs import log_nodes, log_ready
 from orchestrator.execution.worker_pool import WorkerPool, resolve
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan
@@ -29,6 +31,7 @@ from orchestrator.scheduling.forecast.forecast import estimate_demands
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.scheduling.wanted_gpus import Bundle, wanted_bundles
 from sweeps.spec import Sweep
 
 START_TIMEOUT_S = 1800.0
@@ -71,24 +74,23 @@ class Driver:
         self.drained: frozenset[str] = frozenset()
         """Nodes that a person has drained (``ctl drain``)."""
         self.pool = WorkerPool(sweep, plan, self.demands, sink.store.folder, judge_queue)
-        self.troubles = ServiceTroubles(self.pool, self._spawn)
-        self.certifier = Certifier(plan, sink.store.folder)
+        self.certified: set[str] = set()
+        """Groups whose first worker is asked for certificates, or has answered."""
+        self.requested: Sequence[Bundle] = ()
+        """The GPUs that the cluster's autoscaler was asked for last."""
         queues = dict(pending)
         if self.pool.turn_judges.group:
             queues[self.pool.turn_judges.group] = ()
         if judge_queue is not None:
             queues[judge_queue.group] = judge_queue.first_answers
-        self.node_request = NodeRequest(is_joined())
         self.schedule = Scheduler(
-            queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), self._share_sample, sweep.cluster.silence,
-            sweep.cluster.wait_hours * 3600 if is_joined() else 0.0,
+            queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), plan.share_sample, sweep.cluster.silence,
+            sweep.cluster.wait_hours * 3600 if cluster_address() else 0.0,
         )  # fmt: skip
-        log_nodes((), self.nodes)
         self.now, self.hosts = AttemptClock().now, node_hosts
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
-        self.stopping = asyncio.Event()
+        self.stopping = False
         self.failure: BaseException | None = None
-        """An error that is not the loss of a worker."""
         self.reasons: dict[str, str] = {}
         """Group -> why its last lost worker was lost, or why it was abandoned."""
 
@@ -98,23 +100,17 @@ class Driver:
         ``on_tick`` runs about twice a second.
         """
         self.act([*self._close_nodes(), *self.schedule.on_begin(self.now())])
-        ticking, spending = asyncio.create_task(self._tick(on_tick)), asyncio.create_task(self.pool.spending.watch())
-        stopped = asyncio.create_task(self.stopping.wait())
+        tasks = [asyncio.create_task(work) for work in (self._tick(on_tick), self.pool.spending.watch())]
         try:
-            while not self.schedule.done and not self.stopping.is_set():
-                event = asyncio.create_task(self.events.get())
-                await asyncio.wait({event, stopped, ticking}, return_when=asyncio.FIRST_COMPLETED)
-                if not event.done():
-                    event.cancel()
-                    break
-                self.act(event.result()())
-            if problem := self.failure or (ticking.exception() if ticking.done() else None):
-                raise problem  # a tick ends only by an error, such as a full disk
+            while not self.schedule.done and not self.stopping:
+                self.act((await self.events.get())())
+            if self.failure:
+                raise self.failure
             return self.schedule.done
         finally:
-            for task in (ticking, stopped, spending):
+            for task in tasks:
                 task.cancel()
-            self.node_request.withdraw()
+            self._request_nodes(())
             await self.pool.close()
 
     @property
@@ -122,16 +118,28 @@ class Driver:
         """The cluster's nodes with GPUs, at the last reading."""
         return self.view.nodes
 
+    @property
+    def troubles(self) -> dict[str, str]:
+        """Group -> why its service answers nothing now."""
+        return {worker.group: worker.trouble for worker in self.pool.handles.values() if worker.trouble}
+
     def stop(self) -> None:
         """Stop as soon as possible; unfinished episodes stay pending."""
-        self.stopping.set()
+        self.stopping = True
+        self.events.put_nowait(list)
+
+    def _fail(self, problem: BaseException) -> None:
+        """End with an error that is not the loss of a worker: a bug, or an error of storage such as a full disk."""
+        self.failure = problem
+        self.stop()
 
     # -- commands -----------------------------------------------------------------------------------------------------
     def act(self, commands: Sequence[Command]) -> None:
         """Carry out commands; skip those for workers that have been lost meanwhile, because an event reports the loss."""
         workers = self.pool.handles
         for command in commands:
-            log_command(command, {slot: worker.group for slot, worker in workers.items()})
+            if not isinstance(command, Lease | Recall):  # there are too many
+                log.info("%s", command)
             match command:
                 case Start(slot) as start:
                     self.pool.start(start)
@@ -177,7 +185,7 @@ class Driver:
             report = await resolve(worker.actor.start.remote(staged))
         self.pool.record_start(slot, report)
         if not is_judge:
-            await self.certifier.certify(worker)
+            await certify(worker, self.plan, self.sink.store.folder, self.certified)
         log_ready(worker.group, slot, address, report.lines)
         self.events.put_nowait(lambda: self.schedule.on_ready(slot, self.now(), report.in_flight))
         judges = self.pool.turn_judges
@@ -199,10 +207,6 @@ class Driver:
                 self.act(self.schedule.cancel(name, unneeded, self.now()))
         self.events.put_nowait(lambda: self.schedule.on_lease_end(slot, lease, self.now()))
 
-    def _share_sample(self, ordinal: int, neighbor: int) -> bool:
-        """Return True if two ordinals are planned episodes of the same sample; gold answers have ordinals beyond the plan."""
-        return max(ordinal, neighbor) < self.plan.total and self.plan.share_sample(ordinal, neighbor)
-
     def _store(self, batch: EpisodeBatch | VerdictBatch) -> None:
         """Store a batch, and queue its open-ended answers for the judge."""
         queue = self.judge_queue
@@ -223,13 +227,12 @@ class Driver:
         if queue is not None and (answers := queue.take_released()):
             self.act(self.schedule.on_answers(queue.group, answers, self.now()))
 
-    def _on_loss(self, slot: int, problem: BaseException | None) -> None:
+    def _on_loss(self, slot: int, problem: BaseException) -> None:
         """Report a lost worker to the scheduler once; wait before it is replaced (``RESTART_DELAY_S``)."""
         if slot not in self.pool.handles:
             return
-        if not isinstance(problem, RayError | TimeoutError | ModelStopped):  # a bug, or an error of storage
-            self.failure = problem or RuntimeError("a worker's task ended without a reason")
-            self.stopping.set()
+        if not isinstance(problem, RayError | TimeoutError | ModelStopped):
+            self._fail(problem)
             return
         worker, is_starting = self.pool.handles[slot], not self.schedule.slots[slot].ready
         log.warning("worker %d of %s is lost: %s", slot, worker.group, last_line(problem))
@@ -253,7 +256,11 @@ class Driver:
         checked_at = 0.0
         while True:
             await asyncio.sleep(0.5)
-            on_tick()
+            try:
+                on_tick()
+            except Exception as problem:
+                self._fail(problem)
+                return
             if self.now() - checked_at >= CHECK_INTERVAL_S:
                 checked_at = self.now()
                 self.events.put_nowait(self._check)
@@ -261,13 +268,25 @@ class Driver:
     def _check(self) -> list[Command]:
         for slot in self.pool.find_placed():
             self.schedule.on_placed(slot, self.now())
-        self.troubles.ask({slot for slot, worker in self.schedule.slots.items() if worker.ready})
+        ready = {slot for slot, worker in self.schedule.slots.items() if worker.ready}
+        for slot, worker in self.pool.handles.items():
+            if slot in ready and not worker.is_asked and any(model.backend == "openai" for model in worker.models):
+                self._spawn(slot, worker.ask_trouble())
         nodes, commands = self.nodes, self.schedule.on_tick(self.now())
         if self.view.read(self.pool.holdings()):
             log_nodes(nodes, self.nodes, self.view.draining)
             commands += [*self._resize(), *self._close_nodes()]
-        self.node_request.update(self.schedule, self.pool.sweep.cluster.shares)
+        self._request_nodes(wanted_bundles(self.schedule, self.pool.sweep.cluster.shares))
         return commands
+
+    def _request_nodes(self, bundles: Sequence[Bundle]) -> None:
+        """Ask a joined cluster's autoscaler for all these GPUs at once; without any, let it end the nodes when they are idle.
+
+        Ray keeps one request per cluster, and each replaces the last, so ours is repeated in case another job sent one.
+        """
+        if cluster_address() and (bundles or self.requested):
+            request_resources(bundles=list(bundles))
+            self.requested = bundles
 
     def drain(self, nodes: Iterable[str]) -> None:
         """Start no worker on these nodes, nor on those that Ray drains; reopen nodes of an earlier call that are not named."""

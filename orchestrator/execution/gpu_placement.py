@@ -46,17 +46,11 @@ class GpuPlacement:
         node, shared = start.place
         assert shared is not None
         if shared not in self.groups:
-            bundle = {"CPU": float(demand.cpus), **_gpu(demand)}
+            kind = {f"accelerator_type:{demand.accelerator}": 0.001} if demand.accelerator else {}
+            cpus = {"CPU": float(demand.cpus)} if demand.cpus else {}
             self.groups[shared] = placement_group(
-                [{name: amount for name, amount in bundle.items() if amount}],
-                strategy="STRICT_PACK",
-                _soft_target_node_id=node,
+                [{"GPU": 1.0, **cpus, **kind}], strategy="STRICT_PACK", _soft_target_node_id=node
             )
         self.members[start.slot] = shared
         within = PlacementGroupSchedulingStrategy(self.groups[shared], placement_group_bundle_index=0)
         return {"num_gpus": demand.gpus, "num_cpus": 0, "scheduling_strategy": within}
-
-
-def _gpu(demand: Demand) -> dict[str, float]:
-    """Return a bundle of one GPU of the kind that a worker needs."""
-    return {"GPU": 1.0} | ({f"accelerator_type:{demand.accelerator}": 0.001} if demand.accelerator else {})

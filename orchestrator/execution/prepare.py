@@ -12,21 +12,18 @@ from envs.types import CUT_SHORT, ERRORS, Ending
 from orchestrator.datasets.sources import parse_address
 from orchestrator.execution.live_control import describe_effect
 from orchestrator.execution.stop_signals import StopSignals
-from orchestrator.execution.worker_logs import AttemptLog
 from orchestrator.judging.judge_queue import JudgeQueue, find_unjudged
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import planned_cells, planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan, worker_group
 from orchestrator.precision.stopping import load_rule
 from orchestrator.report.scores.precision_stops import describe_savings
-from orchestrator.storage import reused, run_folder, safe_write
+from orchestrator.storage import reused, run_folder
 from orchestrator.storage.control_log import ControlState, read_control_state, take_commands
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.load import SweepError
 from sweeps.spec import Judge, Sweep
 
-RECORD = "retried.jsonl"
-"""File in the attempt's logs with the rows that ``--retry`` has made pending again."""
 RETRIED = (*ERRORS, *CUT_SHORT)
 """Endings that may be played again: none of them is an answer of the model."""
 
@@ -67,7 +64,6 @@ class AttemptState:
     plan: Plan
     output: Path
     store: EpisodeStore
-    log: AttemptLog
     say: Callable[[str], None]
     """Prints a line on standard output."""
     signals: StopSignals
@@ -122,7 +118,7 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
         for line in take_over(state.sweep, state.plan, state.store, reuse):
             state.say(line)
     if retry:
-        count = requeue_episodes(state.store, state.plan, state.log.folder, retry)
+        count = requeue_episodes(state.store, state.plan, retry)
         state.say(f"{count:,} {' and '.join(retry)} episodes are pending again")
     reused.drop_unstored(state.output)
     take_commands(state.output, lambda command: describe_effect(command, state.plan))
@@ -176,23 +172,11 @@ def parse_endings(text: str) -> tuple[Ending, ...]:
     return tuple(map(Ending, names))
 
 
-def requeue_episodes(
-    store: EpisodeStore,
-    plan: Plan,
-    log_folder: Path,
-    endings: Collection[Ending] = (Ending.FAILED,),
-) -> int:
-    """Make the episodes with these endings pending again; return how many.
-
-    Their rows are saved in ``log_folder``. After a crash, the same command makes the rest pending.
-    """
+def requeue_episodes(store: EpisodeStore, plan: Plan, endings: Collection[Ending] = (Ending.FAILED,)) -> int:
+    """Make the episodes with these endings pending again; return how many. After a crash, the same command goes on."""
     store.flush()
     selected = pl.col("ending").is_in([str(ending) for ending in endings])
-    rows = stored_episodes(plan, store.folder).filter(selected).collect()
-    if not rows.height:
-        return 0
-    record = log_folder / RECORD
-    earlier = record.read_bytes() if record.exists() else b""
-    safe_write.write(record, earlier + rows.select("key", "cell", "ending", "error").write_ndjson().encode())
-    store.discard(set(rows["key"]))
-    return rows.height
+    keys = set(stored_episodes(plan, store.folder).filter(selected).select("key").collect()["key"])
+    if keys:
+        store.discard(keys)
+    return len(keys)

@@ -5,7 +5,6 @@ import ipaddress
 import os
 import secrets
 from collections.abc import Sequence
-from pathlib import Path
 
 MODE, TOKEN, TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 """Ray's variables for its token authentication."""
@@ -28,13 +27,16 @@ def cluster_address() -> str:
 
 
 def close_to_other_machines() -> None:
-    """Make a Ray that this process starts listen only on loopback, and answer only processes that have the user's token."""
+    """Make a Ray that this process starts listen only on loopback, and answer only processes that have its token.
+
+    Unless the user names a token, the processes of this run inherit one that is written nowhere.
+    """
     for name, value in LOOPBACK.items():
         os.environ.setdefault(name, value)
     os.environ[NODE_ADDRESS_SWITCH] = LOOPBACK[NODE_ADDRESS_SWITCH]
     os.environ.setdefault(MODE, "token")
     if os.environ[MODE].lower() == "token" and not (os.environ.get(TOKEN) or os.environ.get(TOKEN_FILE)):
-        _prepare_token(Path.home() / ".ray" / "auth_token")
+        os.environ[TOKEN] = secrets.token_hex(32)
 
 
 def describe_open_ports(addresses: Sequence[str]) -> str:
@@ -49,28 +51,6 @@ def describe_open_ports(addresses: Sequence[str]) -> str:
         f"{OPEN_PORTS} are open on {names}: everyone who reaches them can run any code as you; restart the cluster with "
         f"{MODE}=token on each node, or close its network (docs/security.md)"
     )
-
-
-def _prepare_token(path: Path) -> None:
-    """Create Ray's token file if it is missing, and let only this user read it."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            _create(path, secrets.token_hex(32))
-        path.chmod(0o600)
-    except OSError:  # the home folder is not writable: use a token that only this run's processes inherit
-        os.environ[TOKEN] = secrets.token_hex(32)
-
-
-def _create(path: Path, text: str) -> None:
-    """Create a file of mode 0600 that has its whole text from the start; raises FileExistsError."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    try:
-        os.link(draft, path)
-    finally:
-        draft.unlink()
 
 
 def _is_loopback(address: str) -> bool:

@@ -1,4 +1,4 @@
-"""The connection to Ray, the nodes of the cluster and their load, and the request for more nodes.
+"""The connection to Ray, and the nodes of the cluster.
 
 Only this module asks Ray for its list of nodes.
 """
@@ -8,15 +8,13 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import ray
 from ray._private import ray_constants
 from ray._private.worker import global_worker
 from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ignore[attr-defined]
-from ray.autoscaler.sdk import request_resources
 from ray.exceptions import AuthenticationError
 from ray.job_config import JobConfig
 
@@ -24,8 +22,6 @@ from actors.node.import_path import imports_working_folder
 from actors.text.printable import error_text
 from orchestrator.execution import ray_access
 from orchestrator.scheduling.nodes import Node
-from orchestrator.scheduling.placement import Placement
-from orchestrator.scheduling.wanted_gpus import wanted_bundles
 from sweeps.load import SweepError
 
 CONNECT_PAUSES_S = (0.0, 2.0, 5.0)
@@ -33,8 +29,6 @@ CONNECT_PAUSES_S = (0.0, 2.0, 5.0)
 CONNECT_TIMEOUT_S = 5.0
 """Seconds that a cluster's port may take to answer."""
 GCS_TIMEOUT_S = 30.0
-REPEAT_S = 30.0
-"""Seconds after which an unchanged request for nodes is sent again."""
 
 
 def capacity() -> tuple[float, int]:
@@ -65,24 +59,10 @@ def node_hosts() -> dict[str, str]:
     return {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
 
 
-def node_addresses() -> list[str]:
-    """Return the addresses of living nodes."""
-    return [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
-
-
-class ClusterError(SweepError):
-    """No Ray cluster could be reached or started; its text is the whole message."""
-
-
-def is_joined() -> bool:
-    """Return True if RAY_ADDRESS names a cluster, where nodes may join while the sweep runs."""
-    return bool(ray_access.cluster_address())
-
-
 def connect(say: Callable[[str], None] = lambda line: None) -> None:
     """Join the cluster that RAY_ADDRESS names, or start one on this machine without a dashboard.
 
-    ``say`` gets progress lines. Raises ClusterError if every try fails.
+    ``say`` gets progress lines. Raises SweepError if every try fails.
     """
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
@@ -95,7 +75,8 @@ def connect(say: Callable[[str], None] = lambda line: None) -> None:
     say(f"{activity} ...")
     _retry_init(address)
     say(f"{activity} took {time.monotonic() - began:.1f} s")
-    if address and (ports := ray_access.describe_open_ports(node_addresses())):
+    nodes = [node["NodeManagerAddress"] for node in ray.nodes() if address and node["Alive"]]
+    if ports := ray_access.describe_open_ports(nodes):
         say(ports)
 
 
@@ -111,13 +92,13 @@ def _retry_init(address: str) -> None:
             with contextlib.suppress(Exception):
                 ray.shutdown()
     if address:
-        raise ClusterError(
+        raise SweepError(
             f"no Ray cluster answers at RAY_ADDRESS={address} ({reason}); start it with `ray start --head` of this environment,"
             " or unset RAY_ADDRESS to play on this machine alone"
         )
     folder = f"{tempfile.gettempdir()}/ray"
     plain = "; unset TMPDIR, or set it to a short path of plain letters" if "TMPDIR" in os.environ else ""
-    raise ClusterError(
+    raise SweepError(
         f"Ray does not start on this machine ({reason}){plain}; its logs are in {folder}/session_latest/logs"
     )
 
@@ -168,31 +149,3 @@ def _close_to_other_machines() -> None:
     ray_constants.ENABLE_RAY_CLUSTER = False
     Config.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()
-
-
-@dataclass
-class NodeRequest:
-    """Asks the cluster's autoscaler for the nodes that pending work could use, and remembers the last request.
-
-    Ray keeps one request per cluster, and each request replaces the last. So ours is repeated, in case another job sent one.
-    """
-
-    is_joined: bool
-    """False if Ray runs only on this machine, where no autoscaler can add nodes."""
-    bundles: Sequence[Mapping[str, float]] = ()
-    _sent_at: float = field(default=float("-inf"))
-
-    def update(self, schedule: Placement, limits: Mapping[str, float]) -> None:
-        """Ask for the GPUs that the schedule's pending work could use, at most ``limits`` (pool -> GPUs)."""
-        self.send(wanted_bundles(schedule, limits), schedule.now)
-
-    def send(self, bundles: Sequence[Mapping[str, float]], now: float) -> None:
-        """Ask for a cluster that holds all these bundles at once, including those in use; no bundles withdraw the request."""
-        changed = list(bundles) != list(self.bundles)
-        if self.is_joined and (changed or (bundles and now - self._sent_at >= REPEAT_S)):
-            request_resources(bundles=[dict(bundle) for bundle in bundles])
-            self.bundles, self._sent_at = bundles, now
-
-    def withdraw(self) -> None:
-        """Let the autoscaler end the nodes when they are idle."""
-        self.send((), 0.0)

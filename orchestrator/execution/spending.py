@@ -36,20 +36,11 @@ class Spending:
         self.folder, self.ledger = folder, None
         models = [model for model in sweep.models_and_judge if model.backend == "openai"]
         limits = {model.name: model.endpoint.max_cost for model in models}
-        self.total_limit = sweep.cluster.max_cost if models else None
-        self.limits = {name: limit for name, limit in limits.items() if limit is not None}
+        total_limit = sweep.cluster.max_cost if models else None
         self.last_saved = dict[str, float]()
-        if self.limits or self.total_limit is not None:
+        if any(limit is not None for limit in (*limits.values(), total_limit)):
             self.last_saved = read_spending(folder)
-            self.ledger = SharedLedger.remote(limits, self.total_limit, self.last_saved)
-
-    @property
-    def limited(self) -> dict[str, tuple[float, float]]:
-        """Return name of a limited model -> money spent, limit; the sweep's own limit has the name ``all models``."""
-        amounts = {name: (self.last_saved.get(name, 0.0), limit) for name, limit in self.limits.items()}
-        if self.total_limit is None:
-            return amounts
-        return {**amounts, "all models": (sum(self.last_saved.values()), self.total_limit)}
+            self.ledger = SharedLedger.remote(limits, total_limit, self.last_saved)
 
     def forget(self, worker: Any) -> None:
         """Count the requests that a killed worker had in flight as spent."""

@@ -101,8 +101,5 @@ def _lacks_gpus(model: ModelSpec) -> str:
 
 def _is_single_machine() -> bool:
     """Return True if this process neither has joined nor will join a cluster; does not import Ray."""
-    return not cluster_address() and not _has_joined_cluster()
-
-
-def _has_joined_cluster() -> bool:
-    return "ray" in sys.modules and bool(sys.modules["ray"].is_initialized())
+    has_joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()
+    return not cluster_address() and not has_joined

@@ -28,7 +28,7 @@ class StopSignals:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        if _in_main_thread():
+        if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             self._install()
         return self
@@ -43,7 +43,7 @@ class StopSignals:
         self._stop = lambda: loop.call_soon_threadsafe(stop)
         if self.count:  # a signal came in the main thread while this thread was preparing
             self._stop()
-        if _in_main_thread():
+        if threading.current_thread() is threading.main_thread():  # the only one in which Python sets handlers
             self._install()
 
     def _install(self) -> None:
@@ -63,11 +63,6 @@ class StopSignals:
                 os.write(2, WAIT)
         with suppress(RuntimeError):  # the loop has ended and its results are being stored
             self._stop()
-
-
-def _in_main_thread() -> bool:
-    """Return True in the main thread, the only one in which Python can set signal handlers."""
-    return threading.current_thread() is threading.main_thread()
 
 
 def _leave_terminal() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,6 @@ from ray.exceptions import RayActorError, RayTaskError
 from actors.engine.backend import ModelStopped
 from actors.engine.in_flight import StartReport
 from actors.node.process_output import WorkerAddress
-from actors.trial.certificate import Certificate
 from actors.worker import Worker
 from orchestrator.execution.cluster_view import Holding, placed_node
 from orchestrator.execution.gpu_placement import GpuPlacement
@@ -32,8 +32,9 @@ STOP_TIMEOUT_S = 5.0
 """Seconds an engine gets to close before its actor is killed."""
 MESSAGES_PER_S = 100.0
 """Batches that the driver receives per second at most; 800 per second would take most of a core."""
-MAX_JUDGE_REQUESTS = 100_000
-"""Requests of other workers that a judge's worker may have at once."""
+MAX_REQUESTS = 100_000
+"""Calls that a worker may have at once; a judge's worker gets those of all workers that play."""
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -57,6 +58,18 @@ class WorkerHandle:
     placed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set with ``node``."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    trouble: str = ""
+    """Why its service answers nothing now; empty if it answers, or has none."""
+    is_asked: bool = False
+    """True while it has not answered ``ask_trouble`` yet."""
+
+    async def ask_trouble(self) -> None:
+        """Ask why its service answers nothing now; this is shown beside a rate of zero, and logged once."""
+        self.is_asked = True
+        trouble = await self.actor.describe_trouble.remote()
+        if trouble and not self.trouble:
+            log.warning("%s: %s", self.group, trouble)
+        self.trouble, self.is_asked = trouble, False
 
     async def find_address(self, timeout: float) -> WorkerAddress:
         """Return where the worker runs; raises TimeoutError ``timeout`` seconds after Ray has placed it.
@@ -79,16 +92,6 @@ class WorkerHandle:
         self.node = node
         self.placed.set()
 
-    def stream(self, ordinals: Sequence[int], batch_age: float) -> tuple[Any, list[int]]:
-        """Start a lease; return its stream of batches and, for a judge, the ordinals whose answers are not in the store."""
-        options = {"num_returns": "streaming", "_generator_backpressure_num_objects": BACKPRESSURE}
-        if self.judge_queue is None:
-            return self.actor.play.options(**options).remote(list(ordinals), batch_age), []
-        answers = self.judge_queue.lease(ordinals)
-        missing = set(ordinals) - {answer.ordinal for answer in answers}
-        batches = self.actor.judge_answers.options(**options).remote(answers, self.judge_queue.reads, batch_age)
-        return batches, sorted(missing)
-
 
 class TurnJudges:
     """The workers of a judge that reads each turn while an episode waits; every worker that plays gets the current list.
@@ -103,10 +106,6 @@ class TurnJudges:
         """Slot -> actor of a ready worker of the judge."""
         self.players: dict[int, Any] = {}
         """Slot -> actor of a worker that plays."""
-
-    def options(self, group: str) -> dict[str, Any]:
-        """Return the Ray options that an actor of this group needs in addition to its resources."""
-        return {"max_concurrency": MAX_JUDGE_REQUESTS} if group == self.group else {}
 
     def add_player(self, slot: int, actor: Any) -> None:
         if self.judge is None:
@@ -145,9 +144,7 @@ class WorkerPool:
         folder: Path,
         judge_queue: JudgeQueue | None,
     ) -> None:
-        self.demands, self.judge_queue = demands, judge_queue
-        self.sweep = sweep
-        """The sweep with the settings that commands have changed."""
+        self.sweep, self.demands, self.judge_queue = sweep, demands, judge_queue
         self.handles: dict[int, WorkerHandle] = {}
         self.turn_judges = TurnJudges(sweep.serving_judge)
         self.spending = Spending(sweep, folder)
@@ -157,18 +154,25 @@ class WorkerPool:
         """Workers that close their engine."""
         self._ending: dict[int, WorkerHandle] = {}
         """Slot -> a stopped worker that still holds its GPUs."""
-        self._placed: set[int] = set()
-        """Slots that ``find_placed`` has returned."""
 
     def stream(self, slot: int, ordinals: Sequence[int]) -> tuple[Any, list[int]]:
-        """Start a lease (``WorkerHandle.stream``); with more workers, each sends batches less often (``MESSAGES_PER_S``)."""
-        return self.handles[slot].stream(ordinals, len(self.handles) / MESSAGES_PER_S)
+        """Start a lease; return its stream of batches and, for a judge, the ordinals whose answers are not in the store.
+
+        With more workers, each sends batches less often (``MESSAGES_PER_S``).
+        """
+        options = {"num_returns": "streaming", "_generator_backpressure_num_objects": BACKPRESSURE}
+        worker, batch_age = self.handles[slot], len(self.handles) / MESSAGES_PER_S
+        if (queue := worker.judge_queue) is None:
+            return worker.actor.play.options(**options).remote(list(ordinals), batch_age), []
+        answers = queue.lease(ordinals)
+        missing = set(ordinals) - {answer.ordinal for answer in answers}
+        return worker.actor.judge_answers.options(**options).remote(answers, queue.reads, batch_age), sorted(missing)
 
     def start(self, start: Start) -> None:
         slot, name = start.slot, start.group
         queue, judge, models = self.queue_of(name), self._judge_of(name), self.models_of(name)
         options = {
-            **self._placement.options(start, self.demands[name]), **self.turn_judges.options(name), **worker_options(models),
+            **self._placement.options(start, self.demands[name]), "max_concurrency": MAX_REQUESTS, **worker_options(models),
         }  # fmt: skip
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
             self._plan_ref, [*map(self.weights.pin, models)],
@@ -227,23 +231,21 @@ class WorkerPool:
         self._placement.remove(slot)
 
     def find_placed(self) -> list[int]:
-        """Return the slots of the workers that Ray has placed since the last call."""
+        """Return the slots of the workers that Ray has placed."""
         for worker in self.handles.values():
             if not worker.node and (node := placed_node(worker.actor)):
                 worker.set_node(node)
-        newly_placed = [slot for slot, worker in self.handles.items() if worker.node and slot not in self._placed]
-        self._placed.update(newly_placed)
-        return newly_placed
+        return [slot for slot, worker in self.handles.items() if worker.node]
 
     def holdings(self) -> list[Holding]:
         """Return the GPUs and CPUs of our placed workers, one holding for all workers of a shared GPU."""
         alone, shared = list[Holding](), dict[int, Holding]()
         for worker in (*self._ending.values(), *self.handles.values()):
-            place, demand = worker.place, worker.demand
-            if worker.node and place.shared is not None:
-                shared[place.shared] = Holding(worker.node, 1, demand.cpus)
+            number, demand = worker.place.shared, worker.demand
+            if worker.node and number is not None:
+                shared[number] = worker.node, 1, demand.cpus
             elif worker.node:
-                alone.append(Holding(worker.node, demand.gpus, demand.cpus))
+                alone.append((worker.node, demand.gpus, demand.cpus))
         return [*alone, *shared.values()]
 
     def _remove(self, slot: int) -> WorkerHandle:
@@ -257,21 +259,6 @@ class WorkerPool:
         self._placement.close()
         with contextlib.suppress(RayActorError, TimeoutError):
             await asyncio.wait_for(self.spending.save(), STOP_TIMEOUT_S)
-
-
-async def record_inputs(
-    worker: WorkerHandle, ordinals: Mapping[str, Sequence[int]], timeout: float
-) -> dict[str, Certificate]:
-    """Return model -> the certificate that a worker makes of these episodes; only its reason if the worker fails or is late."""
-    try:
-        made: dict[str, Certificate] = await asyncio.wait_for(resolve(worker.actor.certify.remote(ordinals)), timeout)
-        return made
-    except TimeoutError:
-        reason = f"it took longer than {timeout:.0f} s"
-    except RayTaskError as problem:
-        reason = str(problem.cause)
-    models = (model for model in worker.models if model.name in ordinals)
-    return {model.name: Certificate(source=model.source, backend=model.backend, reason=reason) for model in models}
 
 
 async def resolve(ref: Any) -> Any:

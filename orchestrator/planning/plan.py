@@ -157,8 +157,8 @@ class Plan:
         return index, self.cell_samples(self.cells[index])[ordinal - self.offsets[index]]
 
     def share_sample(self, ordinal: int, neighbor: int) -> bool:
-        """Return True if two ordinals play the same sample, so that they share pictures and most of the prompt."""
-        return self.task(ordinal)[1] is self.task(neighbor)[1]
+        """Return True if two ordinals play the same sample, so that they share pictures; gold answers lie beyond the plan."""
+        return max(ordinal, neighbor) < self.total and self.task(ordinal)[1] is self.task(neighbor)[1]
 
     def key(self, index: int, sample: Sample) -> str:
         """Return the episode's key, such as ``model/scenario/condition/0042-3fa9c1d2``; it covers all that changes the answer."""

@@ -41,7 +41,7 @@ def test_nodes_come_for_a_sweep_and_leave_after_it(demo_data, tmp_path):
 
         assert done.returncode == 0, done.stderr
         assert tally(folder) == (COPIES * 140, 0)
-        assert "waits up to 2 h for a node with 1 GPU; there is none" in log and "with 1 GPUs has joined" in log
+        assert "waits up to 2 h for a node with 1 GPU; there is none" in log and "joined or changed: node" in log
         deadline = time.monotonic() + 120
         while count_gpu_nodes():
             assert time.monotonic() < deadline, "the request is withdrawn, and idle nodes stay"

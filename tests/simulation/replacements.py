@@ -22,6 +22,7 @@ from actors.trial import certify
 from orchestrator.execution import attempt as attempt_module
 from orchestrator.execution import (
     cluster_view,
+    driver,
     gpu_placement,
     play,
     ray_cluster,
@@ -68,7 +69,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(cluster_view, "actors", lambda actor: run.ray.describe_actor(actor))
     replace(cluster_view, "draining_nodes", frozenset)
     replace(cluster_view, "available_resources_per_node", lambda: run.ray.available_resources())
-    replace(ray_cluster, "request_resources", lambda bundles: None)
+    replace(driver, "request_resources", lambda bundles: None)
     replace(play, "Driver", lambda *a: ObservedDriver(run, *a))
     replace(attempt_module, "EpisodeStore", lambda folder: ObservedStore(run, folder))
     replace(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.text.printable import UNSAFE, one_line, printable, spell_invisible, strip_colors
-from orchestrator.execution.worker_logs import AttemptLog, open_attempt_log
+from orchestrator.execution.worker_logs import open_attempt_log
 from tests.actors.hostile import CONTROL
 
 
@@ -34,7 +34,7 @@ def test_reordering_and_invisible_characters_are_spelled():
 def test_logs_and_the_terminal_get_no_control_character(tmp_path, capsys):
     with open_attempt_log(tmp_path) as log:
         logging.getLogger("orchestrator.x").error("said %s", CONTROL)
-    written = "".join(path.read_text() for path in log.folder.iterdir()) + capsys.readouterr().err
+    written = "".join(path.read_text() for path in log.iterdir()) + capsys.readouterr().err
 
     assert "\\x1b]52" in written and not UNSAFE.search(written)
-    assert isinstance(log, AttemptLog) and log.folder.stat().st_mode & 0o077 == 0
+    assert log.stat().st_mode & 0o077 == 0

@@ -8,7 +8,8 @@ import pytest
 import ray
 
 from orchestrator.execution import ray_cluster
-from orchestrator.execution.ray_cluster import CONNECT_PAUSES_S, ClusterError, connect
+from orchestrator.execution.ray_cluster import CONNECT_PAUSES_S, connect
+from sweeps.load import SweepError
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def test_a_port_where_nobody_listens_is_tried_three_times(monkeypatch, pauses):
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free.getsockname()[1]}")
     with pytest.raises(
-        ClusterError, match=r"RAY_ADDRESS=127\.0\.0\.1:\d+ \(.*refused\); start it with `ray start --head`"
+        SweepError, match=r"RAY_ADDRESS=127\.0\.0\.1:\d+ \(.*refused\); start it with `ray start --head`"
     ):
         connect()
     assert pauses == list(CONNECT_PAUSES_S)
@@ -34,6 +35,6 @@ def test_a_port_where_nobody_listens_is_tried_three_times(monkeypatch, pauses):
 @pytest.mark.parametrize("address", ["nowhere.invalid:6379", "nonsense", "x" * 5000, "[::1]:1"])
 def test_invalid_address_is_one_sentence(monkeypatch, pauses, address):
     monkeypatch.setenv("RAY_ADDRESS", address)
-    with pytest.raises(ClusterError) as raised:
+    with pytest.raises(SweepError) as raised:
         connect()
     assert "\n" not in str(raised.value) and "ray start --head" in str(raised.value)

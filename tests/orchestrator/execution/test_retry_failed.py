@@ -1,7 +1,5 @@
 """Failed episodes that are played again: pending once, stored once, and a crash in between loses nothing."""
 
-import json
-
 import polars as pl
 import pytest
 
@@ -36,17 +34,15 @@ def count_pending(store, plan):
     return sum(map(len, plan.pending(set(store.finished_episodes()["key"])).values()))
 
 
-def test_failed_episodes_are_pending_again_and_their_reasons_kept(tmp_path, plan):
+def test_failed_episodes_are_pending_again(tmp_path, plan):
     store = EpisodeStore(tmp_path)
     store_rows(store, plan, range(5), Ending.CORRECT)
     store_rows(store, plan, (5, 7, 12), Ending.FAILED)
     before = count_pending(store, plan)
 
-    assert requeue_episodes(store, plan, tmp_path) == 3
+    assert requeue_episodes(store, plan) == 3
     assert count_pending(store, plan) == before + 3
     assert not episodes(tmp_path).filter(ending="failed").collect().height
-    lines = [json.loads(line) for line in (tmp_path / "retried.jsonl").read_text().splitlines()]
-    assert {line["error"] for line in lines} == {"its worker died twice"} and len(lines) == 3
 
     store_rows(store, plan, (5, 7, 12), Ending.WRONG)
     store.compact()
@@ -67,7 +63,7 @@ def test_only_the_named_endings_are_pending_again(tmp_path, plan):
         store_rows(store, plan, ordinals, ending)
     before = count_pending(store, plan)
 
-    assert requeue_episodes(store, plan, tmp_path, parse_endings("overflow,truncated,unprocessable")) == 3
+    assert requeue_episodes(store, plan, parse_endings("overflow,truncated,unprocessable")) == 3
     assert count_pending(store, plan) == before + 3
     assert episodes(tmp_path).collect()["ending"].to_list() == ["limit"]
     store.close()
@@ -99,17 +95,17 @@ def test_a_crash_while_taking_back_leaves_each_episode_failed_or_pending(tmp_pat
     monkeypatch.setattr(safe_write, "publish", publish_or_die)
     crashed = False
     try:
-        requeue_episodes(store, plan, tmp_path)
+        requeue_episodes(store, plan)
     except KeyboardInterrupt:
         crashed = True
     monkeypatch.undo()
     store.close()
-    assert crashed == (writes < 4)
+    assert crashed == (writes < 3)
 
     again = EpisodeStore(tmp_path)
     requeued = 6 - episodes(tmp_path).filter(ending="failed").collect().height
     assert count_pending(again, plan) == plan.total - 12 + requeued
-    assert requeue_episodes(again, plan, tmp_path) == 6 - requeued
+    assert requeue_episodes(again, plan) == 6 - requeued
     assert count_pending(again, plan) == plan.total - 6
     assert episodes(tmp_path).filter(pl.col("ending") == "correct").collect().height == 6
     again.close()
@@ -131,4 +127,3 @@ def test_run_plays_failed_episodes_again_only_when_asked(cli, demo_data, tmp_pat
     assert again.returncode == 0 and "3 failed episodes are pending again" in again.stdout
     rows = episodes(out).collect()
     assert rows.height == rows["key"].n_unique() == plan.total and set(rows["ending"]) == {"correct"}
-    assert "died twice" in (out / "logs/attempt-0002/retried.jsonl").read_text()

@@ -49,4 +49,4 @@ def test_two_halves_share_a_gpu_and_a_whole_one_has_another(cluster, demo_data, 
     assert gpus["half-a"] == gpus["half-b"] != gpus["whole"]
     checked = set(re.findall(r"worker \d+ of (\S+): GPUs? (\d+)\b", log))
     assert checked == set(gpus.items()), "the check of a worker's GPU is about the GPU that it shares"
-    assert len(set(re.findall(r"shared GPU (\d+)", log))) == 1
+    assert len(set(re.findall(r"shared=(\d+)", log))) == 1

@@ -40,7 +40,7 @@ GOOD = {"hub": {"source": "org/m", "revision": "a" * 40, "backend": "transformer
 def no_cluster(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(startup_checks, "_has_joined_cluster", lambda: False)
+    monkeypatch.setattr(startup_checks, "_is_single_machine", lambda: not os.environ.get("RAY_ADDRESS"))
     monkeypatch.chdir(ROOT)
 
 

@@ -12,9 +12,8 @@ from orchestrator.execution import worker_logs
 def test_an_attempt_has_the_number_after_the_highest(tmp_path, before, name):
     for number in before:
         (tmp_path / "logs" / f"attempt-{number}").mkdir(parents=True)
-    attempt_log = worker_logs.AttemptLog(tmp_path)
-    assert attempt_log.name == f"logs/attempt-{name}" and attempt_log.folder == tmp_path / attempt_log.name
-    assert [folder.stat().st_mode & 0o777 for folder in (attempt_log.folder,)] == [0o700]
+    with worker_logs.open_attempt_log(tmp_path) as folder:
+        assert folder == tmp_path / f"logs/attempt-{name}" and folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_disk_that_takes_no_log_costs_the_log_alone(tmp_path):
@@ -25,8 +24,8 @@ def test_a_disk_that_takes_no_log_costs_the_log_alone(tmp_path):
 
 
 def test_a_disk_that_fills_up_prints_no_traceback_for_each_line(tmp_path, capsys):
-    with worker_logs.open_attempt_log(tmp_path) as attempt_log:
-        (tmp_path / attempt_log.name / "driver.log").unlink()
+    with worker_logs.open_attempt_log(tmp_path) as folder:
+        (folder / "driver.log").unlink()
         handler = worker_logs.logging.getLogger("orchestrator").handlers[-1]
         handler.stream = open("/dev/full", "w")  # noqa: SIM115  # the handler closes it
         worker_logs.log.info("said")
