@@ -25,7 +25,6 @@ from actors.playing.served_judge import RemoteJudge, ServedJudge
 from actors.playing.turn_judge import TurnJudge
 from actors.trial.certificate import Certificate
 from actors.trial.certify import record_inputs
-from actors.trial.trial import TrialReport, run_trial
 from sweeps.spec import Judge, ModelSpec
 
 SharedLedger = ray.remote(num_cpus=0, max_restarts=0, max_concurrency=100_000)(Ledger)
@@ -162,11 +161,6 @@ class Worker:
     async def describe_trouble(self) -> str:
         """Return why the engines answer no request now; empty if they do."""
         return "; ".join(filter(None, (backend.describe_trouble() for backend in self.backends.values())))
-
-    async def try_model(self, ordinals: Sequence[int]) -> TrialReport:
-        """Run the trial of ``models try`` on a started worker; its only engine is closed afterwards."""
-        (model,) = self.models
-        return await run_trial(self.plan, model, self.backends[model.name], self.data, ordinals)
 
     async def close(self) -> None:
         """Release every engine; the driver kills the actor afterwards."""

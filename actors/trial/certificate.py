@@ -5,12 +5,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sweeps.model import LOCAL
+
 NOT_IN_VLLM = frozenset(
     {"attention_mask", "mm_token_type_ids", "token_type_ids", "batch_num_images", "image_sizes", "pixel_attention_mask"}
 )
 """Tensors of a processor that vLLM may leave out, because they follow from the ids and the pictures."""
-ENGINES = ("vllm", "transformers")
-"""Backends with a checkpoint on the worker's machine."""
 MAX_LISTED = 4
 """Differences that a sentence lists."""
 
@@ -80,7 +80,7 @@ class Certificate(BaseModel):
             return "unequal"
         if self.missing:
             return "incomplete"
-        return "equal" if self.backend in ENGINES else "request only"
+        return "equal" if self.backend in LOCAL else "request only"
 
     def describe(self) -> str:
         """Return the outcome as one sentence, without the model's name."""
@@ -92,11 +92,7 @@ class Certificate(BaseModel):
             return f"{len(changed)} of {cells} differ from the package's call, first {', '.join(names[:MAX_LISTED])} of {cell}"
         if self.missing:
             return f"not complete: {self.missing}"
-        if self.backend not in ENGINES:
+        if self.backend not in LOCAL:
             return f"behind a service: the bytes of {cells} are recorded, not what the model makes of them"
-        notes = {
-            "the package repeats the start token": any(r.repeats_start for r in self.requests.values()),
-            f"{too_long} more are too long for the model": too_long,
-        }
-        listed = "; ".join(note for note, applies in notes.items() if applies)
-        return f"ids and every tensor of {cells} equal the package's call" + (f" ({listed})" if listed else "")
+        note = f" ({too_long} more are too long for the model)" if too_long else ""
+        return f"ids and every tensor of {cells} equal the package's call{note}"

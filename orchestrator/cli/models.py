@@ -30,7 +30,7 @@ Names = Annotated[
 ]
 GpuType = Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")]
 Engine = Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")]
-Store = Annotated[Path, typer.Option(metavar="DIR", help="Where rates and certificates are stored.")]
+Store = Annotated[Path, typer.Option(metavar="DIR", help="Where --prove stores certificates.")]
 Prompt = Annotated[
     str,
     typer.Option(
@@ -104,17 +104,14 @@ def try_models(
 
 
 def _try(models: list[str], sweep: Path | None, data: Path | None, backend: str, as_json: bool) -> None:
-    """Play a few samples on each model and print a row for it."""
-    from orchestrator.execution.cluster_models import try_models as play_trials
+    """Play a few samples on each model and print a row for it; a service is paid only if it is named."""
+    from orchestrator.execution.trial import try_models as play_trials
 
-    rows = []
-    for row in play_trials(model_try.models(models, sweep, backend), sweep, data):
-        rows.append(row)
-        print(printable(f"{row.model}: {row.wrong or 'ok'}"), file=sys.stderr)
+    rows = play_trials(model_try.models(models, sweep, backend), sweep, data, _say)
     if as_json:
         print_json([{**row._asdict(), "ok": not row.wrong} for row in rows])
     else:
-        heads = ("model", "load time, s", "episodes/s", "cut short", "input", "wrong")
+        heads = ("model", "cut short", "input", "wrong")
         show(text_table(heads, (row.cells for row in rows)), min_width=WIDE)
     _exit(not row.wrong for row in rows)
 
@@ -124,17 +121,17 @@ def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: st
     proofs = []
     for model in model_try.models(models, sweep, backend, services=True):
         proofs.append(model_try.prove_and_store(model, sweep, data, output))
-        print(printable(f"{model.name}: {proofs[-1].verdict}"), file=sys.stderr, flush=True)
+        _say(f"{model.name}: {proofs[-1].verdict}")
     if as_json:
         print_json([proof._asdict() for proof in proofs])
     else:
         cells = ((proof.model, proof.engine, proof.verdict, proof.outcome) for proof in proofs)
         notes = (
-            printable(f"{proof.model} differs from its certificate in {proof.folder}: {'; '.join(proof.changed)}")
+            f"{proof.model} differs from its certificate in {proof.folder}: {'; '.join(proof.changed)}"
             for proof in proofs
             if proof.changed
         )
-        show(text_table(("model", "engine", "verdict", "outcome"), cells), *notes, min_width=WIDE)
+        show(text_table(("model", "engine", "verdict", "outcome"), cells), *map(printable, notes), min_width=WIDE)
     _exit(proof.ok for proof in proofs)
 
 
@@ -146,16 +143,13 @@ def _replay_share(folder: Path, share: float, data: Path | None, own: Path | Non
     from orchestrator.report.tables.formats import rich_table
     from orchestrator.storage.disk import disk_errors
 
-    def say(text: str) -> None:
-        print(printable(text), file=sys.stderr if as_json else sys.stdout, flush=True)
-
     repeats = prepare_repeats(folder, share, data)
     check_named(repeats.folder, repeats.sweep, repeats.players, load(own) if own else None)
     for text in repeats.lines():
-        say(text)
+        _say(text)
     if not yes and any(model.backend == "openai" for model in repeats.players):
         raise UserError("this would send paid requests to services; check the costs above and add --yes")
-    outcome = play(repeats, say)
+    outcome = play(repeats, _say)
     if not outcome.interrupted:
         with reading([repeats.folder]), disk_errors(repeats.folder):
             rates, notes = compare_repeats(repeats)
@@ -171,6 +165,10 @@ def _overflow_notes(sweep: Sweep) -> list[str]:
     if "://" not in sweep.data and not Path(sweep.data).is_dir():
         return [f"{sweep.data} is missing, so the episodes that may outgrow their models cannot be counted"]
     return overflow.lines(build_plan(sweep))
+
+
+def _say(text: str) -> None:
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def _exit(good: Iterable[bool]) -> None:

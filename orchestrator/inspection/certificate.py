@@ -1,6 +1,6 @@
 """The certificates of a run (``certificates.json``): store them, and say what changed since and what is not certified."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -23,44 +23,32 @@ def changed_fields(old: Certificate, new: Certificate) -> list[str]:
 
     Two paths of the same weights, such as a relative and an absolute one, do not count as a difference.
     """
-    moved = {"source": new.source, "weights": new.weights}
     if old.weights and same_weights(old.weights, new.weights):
-        old = old.model_copy(update=moved)
-    facts = [_facts(certificate) for certificate in (old, new)]
+        old = old.model_copy(update={"source": new.source, "weights": new.weights})
+    before, now = _facts(old), _facts(new)
     files = _differing(old.files, new.files) if old.files and new.files else []
     fields = [f"changed files: {list_first(files)}"] if files else []
-    fields += [f"{name}: {facts[0].get(name, 'none')}, now {facts[1].get(name, 'none')}" for name in _differing(*facts)]
+    fields += [f"{name}: {before.get(name, 'none')}, now {now.get(name, 'none')}" for name in _differing(before, now)]
     cells: dict[str, list[str]] = {}
     for cell in (cell for cell in old.requests if cell in new.requests):
-        for name in _changed_names(old.requests[cell], new.requests[cell]):
+        for name in _differing(_inputs(old.requests[cell]), _inputs(new.requests[cell])):
             cells.setdefault(name, []).append(cell)
     return fields + [f"{name} of {list_first(changed)}" for name, changed in cells.items()]
 
 
-def _facts(certificate: Certificate) -> dict[str, str]:
+def _facts(certificate: Certificate) -> dict[str, object]:
+    facts = certificate.model_dump(include={"source", "backend", "dtype"})
     weights = shorten(certificate.weights).removeprefix("weights ") if certificate.weights else "unknown"
-    facts = {
-        "source": certificate.source,
-        "backend": certificate.backend,
-        "weights": weights,
-        "dtype": certificate.dtype,
-    }
-    return {**facts, **dict(sorted(certificate.packages.items()))}
+    return {**facts, "weights": weights, **certificate.packages}
+
+
+def _inputs(request: CertifiedRequest) -> dict[str, object]:
+    decoding = {f"decoding.{name}": value for name, value in request.decoding.items()}
+    return {"sample": request.sample, "error": request.error, **request.engine, **decoding}
 
 
 def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     return [name for name in {**old, **new} if old.get(name) != new.get(name)]
-
-
-def _changed_names(old: CertifiedRequest, new: CertifiedRequest) -> Iterator[str]:
-    """Yield the names of changed tensors and decoding choices."""
-    if old.sample != new.sample:
-        yield "sample"
-    elif old.engine and new.engine:
-        yield from _differing(old.engine, new.engine)
-        yield from (f"decoding.{name}" for name in _differing(old.decoding, new.decoding))
-    elif old.error != new.error:
-        yield "error"
 
 
 def add_certificate(folder: Path, model: str, new: Certificate) -> list[str]:
@@ -117,11 +105,9 @@ def compare_certificates(
 
 def footnotes(models: Sequence[ModelSpec], certificates: Mapping[str, Certificate]) -> list[str]:
     """Return a footnote on models whose input is not certified as the package's, and one on own packages of models."""
-    status = {
-        m.name: certificates[m.name].status if m.name in certificates else "incomplete" for m in models if m.is_local
-    }
-    unequal = [name for name, state in status.items() if state == "unequal"]
-    missing = [name for name, state in status.items() if state == "incomplete"]
+    found = {model.name: certificates.get(model.name) for model in models if model.is_local}
+    unequal = [name for name, certificate in found.items() if certificate and certificate.status == "unequal"]
+    missing = [name for name, certificate in found.items() if not certificate or certificate.status == "incomplete"]
     parts = [f"differs from the package's call: {list_first(unequal)}"] if unequal else []
     if missing:
         incomplete = f"no complete certificate: {list_first(missing)}"

@@ -1,4 +1,4 @@
-"""``models try``: the plan of a model's trial and the row that judges it; a failure is a sentence in the last cell."""
+"""The sweep of a model's trial, and the proof of its input (``models try --prove``), which loads no weights."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ from actors.engine.registry import open_engine, open_without_weights
 from actors.text.printable import error_text
 from actors.trial.certificate import Certificate
 from actors.trial.certify import package_versions, record_inputs
-from actors.trial.trial import TrialReport
 from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator.inspection.certificate import add_certificate
@@ -19,37 +18,13 @@ from orchestrator.planning.plan import Plan
 from sweeps.load import SweepError, build, load
 from sweeps.own_model import find_models
 from sweeps.protocol import ZERO_SHOT
+from sweeps.sections import Tracking
 from sweeps.spec import ModelSpec, Protocol, Selection, Sweep
 
 SAMPLES = 2
 """Samples per scenario and condition."""
-CONDITIONS, TEXT_CONDITIONS = (ZERO_SHOT, "hint", "history"), ("text-only",)
-"""Conditions if no sweep is named: for models that take pictures, and for those that read text only."""
-UNANSWERED = ("unprocessable", "overflow", "refused")
-"""Endings of episodes that the model could not play to their end."""
-
-
-class Row(NamedTuple):
-    """The outcome of one model's trial."""
-
-    model: str
-    loads: float | None = None
-    rate: float | None = None
-    """Seconds until the engine is ready, and episodes per second."""
-    episodes: int = 0
-    ended: int = 0
-    """Episodes with an ending in ``UNANSWERED``."""
-    certificate: str = ""
-    input: str = ""
-    """Description and status of its certificate; empty if nothing was recorded."""
-    wrong: str = ""
-    """The fault, in one sentence; empty if none."""
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        loads, rate = ("-" if n is None else f"{n:.{digits}f}" for n, digits in ((self.loads, 1), (self.rate, 2)))
-        cut = f"{self.ended} of {self.episodes}"
-        return self.model, loads, rate, cut, self.input or "-", self.wrong or "nothing"
+CONDITIONS, TEXT_ONLY = (ZERO_SHOT, "hint", "history"), "text-only"
+"""Conditions if no sweep is named, and the one for models that read text only."""
 
 
 class Proof(NamedTuple):
@@ -80,28 +55,24 @@ def models(names: Sequence[str], sweep: Path | None, backend: str = "", services
     """
     if not names and sweep is None:
         raise SweepError("name models, folders of checkpoints or a sweep to try")
-    entries = find_models(names, sweep, backend)
     without = "builtin" if services else "openai"
-    return entries if names else [model for model in entries if model.backend != without]
+    return [model for model in find_models(names, sweep, backend) if names or model.backend != without]
 
 
-def plan_trial(model: ModelSpec, sweep: Path | None, data: Path | None) -> tuple[Sweep, Plan]:
-    """Plan two samples per scenario and condition, of a sweep or by default; raises SweepError or BadData."""
-    tried = _sweep(model, sweep, data)
-    few = Selection(limit=SAMPLES, filtered=tried.selection.filtered)
-    protocols = dict.fromkeys(Protocol.OEG if p.is_open_ended else p for p in tried.protocols)
-    open_ended = tried.open_ended.model_copy(update={"selection": few})
-    changes = {"selection": few, "open_ended": open_ended, "protocols": tuple(protocols), "judge": None}
-    tried = tried.model_copy(update=changes)
-    plan = build_plan(tried)
-    if not plan.total:
-        names = ", ".join(condition.name for condition in tried.conditions)
-        raise BadData(f"{tried.data} has no episode for {model.name} under {names}")
-    return tried, plan
+def trial_sweep(models: Sequence[ModelSpec], path: Path | None, data: Path | None) -> Sweep:
+    """Return a sweep of two samples per scenario and condition, without judge and tracking; raises SweepError or BadData."""
+    sweep = own_sweep(models, path, data)
+    few = Selection(limit=SAMPLES, filtered=sweep.selection.filtered)
+    return sweep.model_copy(update={
+        "selection": few, "open_ended": sweep.open_ended.model_copy(update={"selection": few}), "judge": None,
+        "protocols": tuple(dict.fromkeys(Protocol.OEG if p.is_open_ended else p for p in sweep.protocols)),
+        "tracking": Tracking(uri="none"), "cluster": sweep.cluster.model_copy(update={"wait_hours": 0}),
+        "precision": None, "measures": (),
+    })  # fmt: skip
 
 
-def _sweep(model: ModelSpec, path: Path | None, data: Path | None) -> Sweep:
-    """Return a sweep of this model alone: of the file, or of the default conditions over a benchmark folder."""
+def own_sweep(models: Sequence[ModelSpec], path: Path | None, data: Path | None) -> Sweep:
+    """Return a sweep of these models: of the file, or of the default conditions over a benchmark folder."""
     if path:
         sweep = load(path)
     else:
@@ -111,20 +82,11 @@ def _sweep(model: ModelSpec, path: Path | None, data: Path | None) -> Sweep:
             raise BadData(
                 f"{folder} has no benchmark; name one with --data DIR (`proactive-sweep data demo DIR` draws one)"
             )
-        conditions = TEXT_CONDITIONS if "no pictures" in model.limits else CONDITIONS
-        table = {"data": str(folder), "models": ["oracle"], "conditions": list(conditions), "scenarios": names}
+        reads_text = ["no pictures" in model.limits for model in models]
+        conditions = [*([] if all(reads_text) else CONDITIONS), *([TEXT_ONLY] if any(reads_text) else [])]
+        table = {"data": str(folder), "models": ["oracle"], "conditions": conditions, "scenarios": names}
         sweep = build({"name": "models-try", **table}, "models try")
-    return sweep.model_copy(update={"models": (model,), "data": str(data or sweep.data)})
-
-
-def trial_row(model: ModelSpec, loads: float, report: TrialReport) -> Row:
-    """Return the row of a model that loaded and played."""
-    episodes, certificate = sum(report.endings.values()), report.certificate
-    ended = sum(report.endings.get(name, 0) for name in UNANSWERED)
-    unequal = certificate.describe() if certificate.status == "unequal" else ""
-    wrong = unequal or (report.reason if ended else "")
-    text, rate = certificate.describe(), episodes / report.seconds
-    return Row(model.name, loads, rate, episodes, ended, text, certificate.status, wrong)
+    return sweep.model_copy(update={"models": tuple(models), "data": str(data or sweep.data)})
 
 
 def prove_and_store(model: ModelSpec, sweep: Path | None, data: Path | None, output: Path) -> Proof:
@@ -132,17 +94,14 @@ def prove_and_store(model: ModelSpec, sweep: Path | None, data: Path | None, out
 
     Raises SweepError or BadData. If the engine cannot be opened, the certificate holds the reason.
     """
-    played = _sweep(model, sweep, data)
+    played, folder = own_sweep([model], sweep, data), output / model.backend
     if not Path(played.data).is_dir():
         raise BadData(f"{played.data} is not a folder on this machine; name one with --data DIR")
-    plan, folder = build_plan(played), output / model.backend
-    certificate = asyncio.run(_record(plan, model, Path(played.data)))
+    new = asyncio.run(_record(build_plan(played), model, Path(played.data)))
     folder.mkdir(parents=True, exist_ok=True)
-    changed = add_certificate(folder, model.name, certificate)
-    verdict = "unequal to its certificate" if changed else certificate.status
-    return Proof(
-        model.name, model.backend, certificate.weights, str(folder), verdict, certificate.status, certificate.describe(), changed
-    )  # fmt: skip
+    changed = add_certificate(folder, model.name, new)
+    verdict = "unequal to its certificate" if changed else new.status
+    return Proof(model.name, model.backend, new.weights, str(folder), verdict, new.status, new.describe(), changed)
 
 
 async def _record(plan: Plan, model: ModelSpec, data: Path) -> Certificate:

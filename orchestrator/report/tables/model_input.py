@@ -7,7 +7,6 @@ from pathlib import Path
 import polars as pl
 
 from actors.text.printable import list_first
-from actors.trial.certificate import ENGINES
 from orchestrator.inspection.certificate import footnotes, read_certificates
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.table import Table
@@ -42,6 +41,6 @@ def certificate_rows(run_data: RunData) -> pl.DataFrame:
         if certificate := certificates.get(model.name):
             outcome, weights = certificate.describe(), certificate.weights
             rows.append((model.name, model.backend, certificate.status, outcome, weights))
-        elif model.backend in ENGINES:
+        elif model.is_local:
             rows.append((model.name, model.backend, NO_CERTIFICATE, "", ""))
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")

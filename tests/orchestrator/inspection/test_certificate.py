@@ -47,7 +47,7 @@ def certificate(requests: object = None, **fields: object) -> Certificate:
     [
         (
             certificate({"ROD/hint": recorded(), "QD/hint": recorded(repeats_start=True)}), "equal",
-            "ids and every tensor of 2 requests equal the package's call (the package repeats the start token)",
+            "ids and every tensor of 2 requests equal the package's call",
         ),
         (
             certificate({"ROD/hint": recorded(), "QD/hint": changed(pixel_values="d" * 64)}), "unequal",

@@ -29,8 +29,7 @@ def test_a_model_that_fails_does_not_stop_the_next(cli, tmp_path: Path) -> None:
 
     assert process.returncode == 1, process.stderr
     failed, played = json.loads(process.stdout)
-    assert (failed["model"], failed["ok"], failed["loads"]) == ("broken", False, None)
+    assert (failed["model"], failed["ok"], failed["episodes"]) == ("broken", False, 0)
     assert "Unrecognized processing class" in failed["wrong"] and "\n" not in failed["wrong"]
     assert (played["model"], played["ok"], played["wrong"]) == ("embedded", True, "")
     assert (played["input"], played["episodes"], played["ended"]) == ("equal", 7 * 3, 0)
-    assert played["rate"] > 0 and played["loads"] > 0
