@@ -68,7 +68,7 @@ class ModelSpec(Frozen):
     """Packages that it needs in other versions than the installed ones (``["transformers==5.18.0"]``); not for services."""
     dtype: str = "auto"
     options: dict[str, Any] = Field(default_factory=dict)
-    """Engine flags, passed unchanged; ``batch_invariant`` is ours (``actors.engine.vllm.batch_invariance``)."""
+    """Engine flags, passed unchanged; ``batch_invariant`` is ours (``actors.engine.registry``)."""
     processor: dict[str, Any] = Field(default_factory=dict)
     """Options of the model's processor, for example ``max_pixels``."""
     chat: dict[str, Any] = Field(default_factory=dict)
@@ -197,8 +197,8 @@ def _faults(model: ModelSpec) -> Iterator[str]:
     yield wrong_requirement(model.requirements, model.unsafe_options)
     if gpus in GPU_SHARES and isinstance(share, int | float) and share > gpus:
         yield f"options.gpu_memory_utilization is a share of the whole GPU; with gpus = {gpus}, write at most {gpus}"
-    if "batch_invariant" in options and (model.backend != "vllm" or options["batch_invariant"] is not True):
-        yield "options.batch_invariant is a mode of vLLM; write true with that backend, or leave it out"
+    if "batch_invariant" in options and (model.backend != "vllm" or not gpus):
+        yield "options.batch_invariant is a mode of vLLM on GPUs; leave it out"
     if model.thinking and model.backend in ("builtin", "human"):
         yield f"thinking: backend {model.backend} writes no thoughts; leave it out"
     if model.thinking and model.thinking.parser != "auto" and model.backend != "vllm":

@@ -6,7 +6,6 @@ from typing import Any
 
 from actors.engine.backend import Backend
 from actors.engine.baselines import Baseline
-from actors.engine.vllm.batch_invariance import enable_batch_invariance
 from sweeps.package_models import missing_package, resolve_source
 from sweeps.spec import ModelSpec
 
@@ -45,7 +44,8 @@ def _open(model: ModelSpec, data: Path) -> Backend:
 
             return TransformersBackend(model, data)
         case "vllm":
-            enable_batch_invariance(model)
+            if model.options.get("batch_invariant"):  # vLLM reads it when it is imported
+                os.environ["VLLM_BATCH_INVARIANT"] = "1"
             from actors.engine.vllm.backend import VLLMBackend
 
             return VLLMBackend(model, data)

@@ -36,13 +36,6 @@ def devices(nvml: Any = None) -> list[Device]:
     return [gpu for gpu in gpus if gpu is not None]
 
 
-def capabilities(nvml: Any = None) -> list[tuple[int, int]]:
-    """Return the CUDA compute capability of every GPU; raises DriverUnavailable if no driver answers."""
-    with _open_driver(nvml) as driver:
-        handles = [driver.nvmlDeviceGetHandleByIndex(number) for number in range(driver.nvmlDeviceGetCount())]
-        return [tuple(driver.nvmlDeviceGetCudaComputeCapability(handle)) for handle in handles]
-
-
 def _read_device(nvml: Any, number: int) -> Device | None:
     with suppress(nvml.NVMLError):
         handle = nvml.nvmlDeviceGetHandleByIndex(number)

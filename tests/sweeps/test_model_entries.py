@@ -37,8 +37,7 @@ def test_gpus_are_whole_or_a_share(gpus, kept):
         *(({"chat": {"today": today}}, f"today = {today!r} is no date") for today in ("yesterday", 3, "2026-13-01")),
         ({"backend": "transformers", "tools": "hermes"}, 'write "text", or leave it out'),
         ({"gpus": 0.5, "options": {"gpu_memory_utilization": 0.6}}, "write at most 0.5"),
-        ({"backend": "transformers", "options": {"batch_invariant": True}}, "is a mode of vLLM"),
-        ({"options": {"batch_invariant": False}}, "write true with that backend, or leave it out"),
+        ({"backend": "transformers", "options": {"batch_invariant": True}}, "is a mode of vLLM on GPUs"),
         ({"options": {"pipeline_parallel_size": 2}}, "serve the model with its own vLLM and play it as an endpoint"),
     ],
 )  # fmt: skip

@@ -1,18 +1,18 @@
 """The transformers backend: each row of a batch is answered as if it were alone (left padding, its own seeded noise).
 
-It serves models that vLLM does not, and machines without vLLM. A thread takes the waiting requests, at most one batch, and
-generates their replies; later requests join the next batch, so no episode waits for the slowest one. If enough requests for a
-full batch wait, that batch is prepared during generation. Runs on one GPU, on several (``device_map``), or on the CPU.
+It serves models that vLLM does not, and machines without vLLM. The waiting requests, at most one batch, are answered in a
+thread; later requests join the next batch, so no episode waits for the slowest one. If enough requests for a full batch wait,
+that batch is prepared during generation. Runs on one GPU, on several (``device_map``), or on the CPU.
 """
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from threading import Thread
 from time import perf_counter
 from typing import Any
 
@@ -30,7 +30,7 @@ from actors.engine.backend import (
     Unprocessable,
     images_of,
 )
-from actors.engine.batching import Job, JobQueue
+from actors.engine.batching import Job, PreparedBatch, similar_jobs
 from actors.engine.chat_format import has_start_token
 from actors.engine.decoding import Decoding, decoding
 from actors.engine.hf.input_hashes import IDS, dtype_name, hash_tensors
@@ -48,14 +48,6 @@ CLOSE_TIMEOUT_S = 30.0
 """Seconds that closing waits for the running batch."""
 
 
-@dataclass(frozen=True)
-class PreparedBatch:
-    """Jobs and their input tensors."""
-
-    jobs: list[Job]
-    inputs: Any
-
-
 class TransformersBackend(Backend):
     """One model in this process that answers batch by batch."""
 
@@ -67,10 +59,13 @@ class TransformersBackend(Backend):
         self.size = int(model.options.get("batch", BATCH_ROWS))
         """Rows per batch; halved for good when the device runs out of memory."""
         self.pictures = PictureLoader(data, model)
-        self.queue = JobQueue()
+        self.waiting: list[Job] = []
+        self.ended: BackendDied | None = None
+        """The error that every further request raises; None while the model answers."""
         self.preparer = ThreadPoolExecutor(1, thread_name_prefix="prepare")
-        self.thread = Thread(target=self._work, name=f"generate-{model.name}", daemon=True)
-        self.thread.start()
+        self.generator = ThreadPoolExecutor(1, thread_name_prefix=f"generate-{model.name}")
+        self.task: asyncio.Task[None] | None = None
+        """Answers the waiting requests, and ends when none is left."""
 
     async def reply(self, request: Request) -> Reply:
         """Answer the request; raises Unprocessable, or BackendDied if the device is lost."""
@@ -79,10 +74,14 @@ class TransformersBackend(Backend):
 
     async def run(self, request: Request, work: Callable[..., Any] | None = None) -> Any:
         """Return the reply, or ``work(ModelAndProcessor, PreparedBatch)`` of this request alone; raises as ``reply``."""
-        self.queue.check()
-        job = Job(request, await self.pictures.load(request.messages), work)
-        self.queue.put(job)
-        return await asyncio.wrap_future(job.answer)
+        self._check()
+        answer = asyncio.get_running_loop().create_future()
+        job = Job(request, await self.pictures.load(request.messages), work, answer)
+        self._check()
+        self.waiting.append(job)
+        if self.task is None or self.task.done():
+            self.task = asyncio.create_task(self._work())
+        return await answer
 
     async def model_input(self, request: Request) -> ModelInput:
         tensors = await asyncio.to_thread(self.model.inputs, [Job(request, await self.pictures.load(request.messages))])
@@ -92,85 +91,95 @@ class TransformersBackend(Backend):
         return ModelInput(tuple(tensors[IDS][0].tolist()), hash_tensors(tensors, dtype), received, dtype_name(dtype))
 
     async def close(self) -> None:
-        """End the thread after its batch and free the device; safe to call twice."""
-        self.queue.close(BackendDied(f"{self.name} is closed"))
-        await asyncio.to_thread(self.thread.join, CLOSE_TIMEOUT_S)
-        self.preparer.shutdown(wait=False, cancel_futures=True)
+        """End after the running batch and free the device; safe to call twice."""
+        self._end(BackendDied(f"{self.name} is closed"))
+        if self.task is not None and not self.task.done():
+            await asyncio.wait({self.task}, timeout=CLOSE_TIMEOUT_S)
+        for threads in (self.preparer, self.generator):
+            threads.shutdown(wait=False, cancel_futures=True)
         self.pictures.close()
         self.model.release()
 
-    # -- the thread ---------------------------------------------------------------------------------------------------
-    def _work(self) -> None:
-        upcoming: Future[PreparedBatch | None] | None = None
-        while True:
-            batch = upcoming.result() if upcoming else self._prepare(self.queue.take(self.size))
-            upcoming = None
-            if self.queue.has_batch(self.size):
-                upcoming = self.preparer.submit(self._prepare, self.queue.take(self.size))
-            if batch is not None:
-                self._answer(batch)
-            elif upcoming is None and self.queue.closing_error is not None:
-                return
+    # -- batches ------------------------------------------------------------------------------------------------------
+    async def _work(self) -> None:
+        """Answer batch by batch until no request waits; a full batch is prepared while another is answered."""
+        upcoming: asyncio.Task[list[PreparedBatch]] | None = None
+        while self.waiting or upcoming:
+            batches = await (upcoming or self._prepare(self._take()))
+            is_full = len(similar_jobs(self.waiting, self.size)) == self.size
+            upcoming = asyncio.create_task(self._prepare(self._take())) if is_full else None
+            for batch in batches:
+                await self._answer(batch)
 
-    def _prepare(self, jobs: list[Job]) -> PreparedBatch | None:
-        """Return the batch of the jobs that the processor takes; the others fail with Unprocessable or Overflow."""
-        jobs = [job for job in jobs if not job.answer.done()]
+    def _take(self) -> list[Job]:
+        """Take the oldest job and similar ones, at most one batch, without those of cancelled callers."""
+        self.waiting = [job for job in self.waiting if job.waits]
+        batch = similar_jobs(self.waiting, self.size)
+        self.waiting = [job for job in self.waiting if job not in batch]
+        return batch
+
+    async def _prepare(self, jobs: list[Job]) -> list[PreparedBatch]:
+        """Return a batch of the jobs, or one per job if the processor refuses them together; a job refused alone fails."""
+        jobs, loop = [job for job in jobs if job.waits], asyncio.get_running_loop()
+        if not jobs:
+            return []
         try:
-            return PreparedBatch(jobs, self.model.inputs(jobs)) if jobs else None
+            return [PreparedBatch(jobs, await loop.run_in_executor(self.preparer, self.model.inputs, jobs))]
         except REFUSALS as refusal:
-            if len(jobs) == 1:
-                kind = Overflow if isinstance(refusal, Overflow) else Unprocessable
-                jobs[0].answer.set_exception(kind(f"{self.name}: {refusal}"))
-                return None
+            if len(jobs) > 1:
+                return [batch for job in jobs for batch in await self._prepare([job])]
+            kind = Overflow if isinstance(refusal, Overflow) else Unprocessable
+            self._fail(jobs, kind(f"{self.name}: {refusal}"))
         except Exception as bug:
             self._fail(jobs, bug)
-            return None
-        return self._without_refused(jobs)
+        return []
 
-    def _without_refused(self, jobs: list[Job]) -> PreparedBatch | None:
-        """Try each job alone and drop the refused ones; if the processor refuses none, use batches of one from now on."""
-        alone = [batch for job in jobs if (batch := self._prepare([job])) is not None]
-        accepted = [job for batch in alone for job in batch.jobs]
-        if len(accepted) < len(jobs):
-            return self._prepare(accepted)
-        self.size = 1
-        self.queue.put_back(accepted[1:])
-        return alone[0]
-
-    def _answer(self, batch: PreparedBatch) -> None:
+    async def _answer(self, batch: PreparedBatch) -> None:
+        jobs, work = batch.jobs, batch.jobs[0].work
+        answer = partial(work, self.model) if work else self.model.replies
         try:
-            work = batch.jobs[0].work
-            replies = [work(self.model, batch)] if work else self.model.replies(batch)
+            answers = await asyncio.get_running_loop().run_in_executor(self.generator, answer, batch)
         except Exception as error:
             if not is_out_of_memory(error):
-                self._fail(batch.jobs, error)
+                self._fail(jobs, error)
                 return
         else:
-            for job, reply in zip(batch.jobs, replies, strict=True):
-                job.answer.set_result(reply)
+            for job, value in zip(jobs, [answers] if work else answers, strict=True):
+                if job.answer is not None and job.waits:
+                    job.answer.set_result(value)
             return
-        self._answer_in_halves(batch.jobs)  # outside the except block, whose traceback holds the tensors
+        await self._answer_in_halves(jobs)  # outside the except block, whose traceback holds the tensors
 
-    def _answer_in_halves(self, jobs: list[Job]) -> None:
+    async def _answer_in_halves(self, jobs: list[Job]) -> None:
         """Answer in smaller batches: the device had no room for these jobs at once."""
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         if len(jobs) == 1:
-            jobs[0].answer.set_exception(Overflow(f"{self.name}: the device has no room for this request alone"))
+            self._fail(jobs, Overflow(f"{self.name}: the device has no room for this request alone"))
             return
         half = (len(jobs) + 1) // 2
         self.size = min(self.size, half)
         for part in (jobs[:half], jobs[half:]):
-            if (batch := self._prepare(part)) is not None:
-                self._answer(batch)
+            for batch in await self._prepare(part):
+                await self._answer(batch)
+
+    def _check(self) -> None:
+        if self.ended is not None:
+            raise self.ended
+
+    def _end(self, reason: BackendDied) -> None:
+        """Refuse further requests and fail the waiting ones; the first reason stays."""
+        self.ended = self.ended or reason
+        waiting, self.waiting = self.waiting, []
+        self._fail(waiting, self.ended)
 
     def _fail(self, jobs: Sequence[Job], error: Exception) -> None:
         """Raise the error in the callers of these jobs; end the backend if the device is lost."""
         if isinstance(error, torch.AcceleratorError):
             error = BackendDied(f"{self.name}: the device failed: {str(error).splitlines()[0]}")
-            self.queue.close(error)
+            self._end(error)
         for job in jobs:
-            if not job.answer.done():
+            if job.answer is not None and job.waits:
                 job.answer.set_exception(error)
 
 

@@ -32,8 +32,8 @@ from actors.engine.budget import Bill, Ledger, Wallet
 from actors.engine.chat_format import data_url
 from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import expected_in_flight
-from actors.engine.openai import http_client, request_body
-from actors.engine.openai.dialect import Dialect
+from actors.engine.openai import request_body
+from actors.engine.openai.dialect import Dialect, open_client, read_key
 from actors.engine.openai.rate_limit import Pace, RetryableError
 from actors.engine.openai.refusal import FieldRefused
 from actors.engine.openai.reply import Answer, Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
@@ -74,13 +74,13 @@ class OpenAIBackend(Backend):
 
     def __init__(self, model: ModelSpec, data: Path) -> None:
         self.model, self.endpoint = model, model.endpoint
-        self.key = http_client.read_key(model)
+        self.key = read_key(model)
         self.client = AsyncOpenAI(
             api_key=self.key or "none",
             base_url=self.endpoint.base_url or None,
             max_retries=0,  # this module decides which errors to retry
             timeout=self.endpoint.deadline,
-            http_client=http_client.open_client(),
+            http_client=open_client(),
         )
         self.pictures = PictureLoader(data, model)
         self.pace = Pace(expected_in_flight(model))

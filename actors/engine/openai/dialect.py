@@ -1,24 +1,73 @@
-"""The dialect of one service: the fields that it refuses, the model's context, and its errors in its own words."""
+"""One service: a bounded HTTP client, the fields that it refuses, the model's context, and its errors in its own words."""
 
+import os
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx2 as httpx
 import openai
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from actors.engine.openai import http_client
 from actors.engine.openai.rate_limit import RetryableError
 from actors.engine.openai.refusal import FieldRefused, judge_refusal, read_words, status_in
-from actors.engine.openai.reply import Answer, ErrorInAnswer
+from actors.engine.openai.reply import Answer, ErrorInAnswer, parse_object
 from actors.engine.openai.request_body import OTHER_NAMES
 from actors.text.printable import one_line
-from actors.text.redaction import redact_key
+from actors.text.proxies import describe_proxy
+from actors.text.redaction import redact_address, redact_key
 from sweeps.spec import ModelSpec
 
 REASON_LENGTH = 300
 """Maximum characters of a service's words in a reason."""
 MAX_REST_S = 600.0
 """Most seconds that a service's wish to wait is followed."""
+MAX_RESPONSE_BYTES = 16 * 2**20
+"""Limit of a response; a reply of 131,072 tokens is about one MiB."""
+CONTEXT_FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
+"""Fields of a list of models with a context: vLLM's and SGLang's, OpenRouter's, LM Studio's, Groq's, llama.cpp's."""
+
+
+async def _read_bounded(response: httpx.Response) -> None:
+    """Read at most ``MAX_RESPONSE_BYTES``, and refuse a compressed response, of which a few bytes may unpack to gigabytes."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise httpx.DecodingError("the response is compressed, although the request ruled that out")
+    content, stream = bytearray(), response.stream
+    assert isinstance(stream, httpx.AsyncByteStream)
+    async for chunk in stream:
+        content += chunk
+        if len(content) > MAX_RESPONSE_BYTES:
+            raise httpx.ReadError(f"the response is larger than {MAX_RESPONSE_BYTES:,} bytes")
+    await stream.aclose()
+    response.stream = httpx.ByteStream(bytes(content))
+
+
+def open_client() -> httpx.AsyncClient:
+    """Return a client for an untrusted service."""
+    client: httpx.AsyncClient = DefaultAsyncHttpxClient(
+        follow_redirects=False,  # a redirect would send prompts and pictures to another address
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [_read_bounded]},
+    )
+    return client
+
+
+def read_key(model: ModelSpec) -> str:
+    """Return the key from the environment, empty for a service without one; raises ValueError if it is not set."""
+    name = model.endpoint.key_env
+    if name and not os.environ.get(name):
+        raise ValueError(
+            f'{model.name} needs a key: set {name}, or write key_env = "" in its entry if the service needs none'
+        )
+    return os.environ.get(name, "") if name else ""
+
+
+def describe_address(base_url: str) -> str:
+    """Return where requests go: the asked address, the proxy on the way, and whether the address lacks its version."""
+    lacks = "" if re.search(r"/v\d", urlsplit(base_url).path) else "; its base_url has no /v1, which most services need"
+    return f"asked {redact_address(base_url).rstrip('/')}/chat/completions{describe_proxy(base_url)}{lacks}"
 
 
 class Dialect:
@@ -34,7 +83,7 @@ class Dialect:
 
     def classify(self, error: Exception, sent: Mapping[str, Any], too_long: bool = False) -> Exception:
         """Return the RetryableError or BackendError of an error of the SDK; arguments as in ``judge_refusal``."""
-        where = http_client.describe_address(str(self.client.base_url))
+        where = describe_address(str(self.client.base_url))
         if isinstance(error, ErrorInAnswer):
             (body,) = error.args
             words, shown, rest = read_words(body), 200, None
@@ -68,8 +117,16 @@ class Dialect:
         if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 413, 422, 500):
             return False
         if self.context is None:
-            self.context = await http_client.read_context(self.client, self.model.source)
-        return self.context > 0 and self.context < estimate_tokens()
+            self.context = await self._read_context()
+        return 0 < self.context < estimate_tokens()
+
+    async def _read_context(self) -> int:
+        with suppress(Exception):  # the list is untrusted, and only helps to name an error
+            response = await self.client.models.with_raw_response.list(timeout=10)
+            entries = [entry for entry in parse_object(response.content)["data"] if entry["id"] == self.model.source]
+            fields = {**entries[0].get("meta", {}), **entries[0]}
+            return next((int(fields[name]) for name in CONTEXT_FIELDS if isinstance(fields.get(name), int)), 0)
+        return 0
 
     def describe(self, answer: Answer) -> str:
         """Return what the service did otherwise than asked, for the turn's row; empty if nothing."""

@@ -17,7 +17,8 @@ import pytest
 
 pytest.importorskip("trl", reason="the packages of proactive-sweep-learn are not installed")
 
-from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch
+from actors.engine.batching import PreparedBatch
+from actors.engine.hf.backend import ModelAndProcessor
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.samples import load_samples

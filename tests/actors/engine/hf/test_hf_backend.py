@@ -210,6 +210,7 @@ def test_batch_is_halved_until_it_fits_memory(folder: Path, monkeypatch: pytest.
 
 
 def test_close_answers_waiting_requests_and_leaves_no_thread(folder: Path) -> None:
+    before = set(threading.enumerate())
     backend = open_backend(folder)
 
     async def run() -> list[Any]:
@@ -225,4 +226,6 @@ def test_close_answers_waiting_requests_and_leaves_no_thread(folder: Path) -> No
 
     results = asyncio.run(run())
     assert all(isinstance(r, Reply | BackendDied | asyncio.CancelledError) for r in results)
-    assert not [thread for thread in threading.enumerate() if thread is backend.thread]
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive(), thread
