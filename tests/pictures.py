@@ -1,8 +1,7 @@
 """The pictures of the documentation, and every page in four forms, from the demo's run folders in headless Chromium.
 
 ``python -m tests.pictures`` writes the pictures in docs/ that show the demo (``make pictures`` plays it first). ``--forms DIR``
-writes each page into DIR instead: light, dark, on a phone, and as printed. Three pictures of MLflow show larger runs and are made
-by hand.
+writes each page into DIR instead: light, dark, on a phone, and as printed.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import argparse
 import base64
 import io
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -44,12 +44,9 @@ Prepare = Callable[[webdriver.Chrome], object]
 
 def main(forms: Path | None) -> None:
     """Write the pictures, or every page in four forms."""
-    subprocess.run(
-        [sys.executable, "-m", "orchestrator", "report", DEMO.relative_to(ROOT)],
-        cwd=ROOT,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    for command in ("report", "track"):
+        line = [sys.executable, "-m", "orchestrator", command, DEMO.relative_to(ROOT)]
+        subprocess.run(line, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     with ExitStack() as stack:
         addresses = {name: stack.enter_context(page) for name, page in pages().items()}
         browser = stack.enter_context(open_browser())
@@ -117,6 +114,8 @@ def write_pictures(browser: webdriver.Chrome, addresses: dict[str, str], folder:
     resize(browser, 1400, 760)
     open_models(browser, addresses["mlflow"])
     save(browser.get_screenshot_as_png(), folder / "mlflow-models.png")
+    open_trace(browser, addresses["mlflow"])
+    save(browser.get_screenshot_as_png(), folder / "mlflow-trace.png")
 
 
 def ask_once(browser: webdriver.Chrome) -> None:
@@ -144,6 +143,19 @@ def open_models(browser: webdriver.Chrome, address: str) -> None:
     for button in browser.find_elements(By.CSS_SELECTOR, "[aria-label='Close']"):
         browser.execute_script("arguments[0].click()", button)
     time.sleep(2.0)
+
+
+def open_trace(browser: webdriver.Chrome, address: str) -> None:
+    """Open the trace that ``track`` sent first, with all its pictures."""
+    with sqlite3.connect(DEMO / "mlflow.db") as store:
+        experiment, trace = store.execute("select experiment_id, request_id from trace_info order by rowid").fetchone()
+    traces = f"{address}/#/experiments/{experiment}/traces"
+    load(browser, traces, "[aria-label='Close']")
+    browser.find_elements(By.CSS_SELECTOR, "[aria-label='Close']")[-1].click()
+    load(browser, f"{traces}?selectedEvaluationId={trace}", "[aria-label='Close']")
+    pictures = "img[src^='blob:']"
+    WebDriverWait(browser, 120).until(lambda page: page.find_elements(By.CSS_SELECTOR, pictures))
+    time.sleep(3.0)  # the others
 
 
 def write_forms(browser: webdriver.Chrome, addresses: dict[str, str], folder: Path) -> None:

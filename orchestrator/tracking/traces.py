@@ -77,8 +77,9 @@ def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
     row, tags = transcript.row, {**transcript.tags, MARK: run.mark, KEY: transcript.key}
     duration = max(int((row["seconds"] or 0) * 1e9), 1_000_000)
     began, step = ended - duration, duration // max(len(transcript.turns), 1)
+    spoken = [message for turn in transcript.turns for message in (turn.question, *_reply(turn))]
     trace = run.client.start_trace(
-        transcript.name, span_type="AGENT", inputs={"messages": [turn.question for turn in transcript.turns]},
+        transcript.name, span_type="AGENT", inputs={"messages": spoken},
         experiment_id=run.experiment, run_id=run.parent, start_time_ns=began, tags=tags,
     )  # fmt: skip
     read, written = row["prompt_tokens"] or 0, row["reply_tokens"] or 0
@@ -99,6 +100,10 @@ def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
     for name, value in assessments.items():
         if value is not None:
             mlflow.log_feedback(trace_id=trace.trace_id, name=name, value=value)
+
+
+def _reply(turn: Turn) -> tuple[dict[str, str], dict[str, str]]:
+    return {"role": "assistant", "content": turn.reply}, {"role": "system", "content": turn.verdict}
 
 
 def _choice(text: str) -> dict[str, Any]:
