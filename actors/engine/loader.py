@@ -3,16 +3,20 @@
 Every wait and every measurement is a line of the worker's log.
 """
 
+import fcntl
 import gc
 import os
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+import psutil
 
 from actors.engine.backend import Backend
 from actors.engine.registry import open_engine
 from actors.engine.weights import WEIGHT_SUFFIXES
 from actors.node.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check_gpus
-from actors.node.load_queue import MEMORY_MARGIN_BYTES, free_memory, loading_turn
 from actors.node.root_cause import name_root_cause
 from sweeps.checkpoint import cached_repository
 from sweeps.package_models import resolve_source
@@ -20,6 +24,8 @@ from sweeps.spec import ModelSpec
 
 MEMORY_PER_WEIGHTS = 1.2
 """Least GPU memory of an engine other than vLLM, as a multiple of its weights."""
+MEMORY_MARGIN_BYTES = 2 * 2**30
+"""Bytes of host memory that a process takes in addition to the weights."""
 HUB_CLIENTS = ("httpx", "httpx2", "requests")
 """The packages whose errors mean that a request to the Hub failed; huggingface_hub itself has tried six times."""
 
@@ -44,7 +50,7 @@ def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all GPUs visible to a worker without any
 
     try:
-        with loading_turn(model.name, report, must_load_alone(model) or not fits_twice(size)), name_root_cause():
+        with loading_turn(model.name, report, must_load_alone(model, size)), name_root_cause():
             return open_engine(model, data)
     except Exception as problem:
         if reason := unreachable_reason(problem):
@@ -64,17 +70,27 @@ def unreachable_reason(problem: BaseException | None) -> str:
     return ""
 
 
-def fits_twice(size: int | None) -> bool:
-    """Return True if the host's free memory holds these weights twice, so that another engine may load beside them."""
-    return size is not None and 2 * (size + MEMORY_MARGIN_BYTES) <= free_memory()
-
-
-def must_load_alone(model: ModelSpec) -> bool:
+def must_load_alone(model: ModelSpec, size: int | None) -> bool:
     """Return True if no other engine of the node may load at the same time.
 
-    An engine on a part of a GPU measures the GPU's free memory, which another load would change.
+    The host's free memory must hold these weights twice. An engine on a part of a GPU measures the GPU's free memory, which
+    another load would change.
     """
-    return 0 < model.gpus < 1
+    fits = size is not None and 2 * (size + MEMORY_MARGIN_BYTES) <= psutil.virtual_memory().available
+    return 0 < model.gpus < 1 or not fits
+
+
+@contextmanager
+def loading_turn(model: str, report: Callable[[str], None], alone: bool = False) -> Iterator[None]:
+    """Hold the node's loading lock, shared with other engines unless this one loads ``alone``; it is freed with the process."""
+    mode = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+    with (Path(tempfile.gettempdir()) / f"proactive-sweep-loading-{os.getuid()}.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(f"{model} waits for its turn to load")
+            fcntl.flock(lock, mode)
+        yield
 
 
 def freeze_heap() -> None:

@@ -98,8 +98,8 @@ class VLLMBackend(Backend):
         self.prompts = RequestPipeline(self._open, lambda opened: self.render(*opened), thread_count())
         self.slots = asyncio.Semaphore(with_prepared_ahead(arguments["max_num_seqs"]))
         self.numbers = count()
-        self.in_flight: dict[asyncio.Timeout, tuple[float, float]] = {}
-        """Timeout of each request in flight -> its deadline (``perf_counter``), and its limit in seconds."""
+        self.in_flight: set[asyncio.Timeout] = set()
+        """The timeout of each request in flight, which ``_die`` brings forward."""
         self.silence = WATCHDOG_TIMEOUT_S if model.gpus else WATCHDOG_TIMEOUT_CPU_S
         """Seconds without an answer after which the engine counts as hung."""
         self.dead: BackendDied | None = None
@@ -149,17 +149,17 @@ class VLLMBackend(Backend):
             self.watch = asyncio.create_task(self._watch())
         seconds = REQUEST_TIMEOUT_S + max_tokens / SLOWEST_TOKENS_PER_S
         try:
-            async with self.slots, asyncio.timeout(None) as timeout:  # rescheduled by ``_die``
+            async with self.slots, asyncio.timeout(seconds) as timeout:
                 start = perf_counter()
-                self.in_flight[timeout] = (start + seconds, seconds)
+                self.in_flight.add(timeout)
                 try:
                     if self.dead is not None:
                         raise self.dead
                     output, pictures = await self._submit_until_answered(prompt, make_params, lora)
                 finally:
-                    del self.in_flight[timeout]
+                    self.in_flight.remove(timeout)
         except TimeoutError:
-            raise self.dead or self._die("a request got no answer") from None
+            raise self.dead or self._die(f"a request got no answer in {seconds:.0f} s") from None
         return output, pictures, perf_counter() - start
 
     @property
@@ -208,22 +208,16 @@ class VLLMBackend(Backend):
         self, prompt: Callable[[], Awaitable[Any]], make_params: Callable[[], SamplingParams], lora: LoRARequest | None
     ) -> tuple[Any, SentPictures]:
         """Return the finished output and the pictures sent; render again if the engine's cache lost a picture."""
-        for _ in range(1 + RESENDS):
-            output, pictures = await self._submit(prompt, make_params(), lora)
-            if all(reply.finish_reason in ("stop", "length") for reply in output.outputs):
-                return output, pictures
-        raise BackendDied(f"{self.name}: the engine lost the same request {1 + RESENDS} times")
-
-    async def _submit(
-        self, prompt: Callable[[], Awaitable[Any]], params: SamplingParams, lora: LoRARequest | None
-    ) -> tuple[Any, SentPictures]:
         try:
-            rendered = await prompt()
-            pictures = count_pictures(rendered)
-            number = f"{self.name}-{next(self.numbers)}"
-            async for output in self.engine.generate(rendered, params, number, lora_request=lora):
-                if output.finished:
-                    return output, pictures
+            for _ in range(1 + RESENDS):
+                rendered, number = await prompt(), f"{self.name}-{next(self.numbers)}"
+                pictures = count_pictures(rendered)
+                stream = self.engine.generate(rendered, make_params(), number, lora_request=lora)
+                outputs = [output async for output in stream]
+                if not outputs or not outputs[-1].finished:
+                    raise self._die("a request ended without an answer")
+                if all(reply.finish_reason in ("stop", "length") for reply in outputs[-1].outputs):
+                    return outputs[-1], pictures
         except EngineDeadError:
             raise self._die("the engine process died") from None
         except EngineGenerateError as wrapped:
@@ -232,26 +226,18 @@ class VLLMBackend(Backend):
             raise
         except REFUSALS as refusal:
             raise _refusal_error(self.name, refusal) from None
-        raise self._die("a request ended without an answer")
+        raise BackendDied(f"{self.name}: the engine lost the same request {1 + RESENDS} times")
 
     # -- life and death -----------------------------------------------------------------------------------------------
     async def _watch(self) -> None:
         while self.dead is None:
             try:
                 await asyncio.wait_for(self.engine.is_sleeping(), self.silence)
-                self._die_if_lost()
                 await asyncio.sleep(WATCHDOG_INTERVAL_S)
             except TimeoutError:
                 self._die(f"the engine hangs: no sign of life in {self.silence:.0f} s")
             except Exception as problem:  # a dying engine may raise any error
                 self._die(f"the engine process died: {type(problem).__name__}")
-
-    def _die_if_lost(self) -> None:
-        """Treat the engine as dead if a request is beyond its deadline."""
-        now = perf_counter()
-        for deadline, seconds in self.in_flight.values():
-            if deadline < now:
-                self._die(f"a request got no answer in {seconds:.0f} s")
 
     def _die(self, reason: str) -> BackendDied:
         """Mark the engine as dead and end every request in flight; the first reason stays."""

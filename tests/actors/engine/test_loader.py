@@ -50,7 +50,7 @@ def test_vllm_needs_a_share_of_the_memory_and_others_their_weights(
     ],
 )
 def test_engines_that_would_disturb_others_load_alone(entry: ModelSpec, alone: bool) -> None:
-    assert must_load_alone(entry) is alone
+    assert must_load_alone(entry, 1) is alone and must_load_alone(entry, 1 << 60)
 
 
 def test_gpus_are_checked_where_the_engine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
