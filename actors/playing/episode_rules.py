@@ -149,6 +149,6 @@ class JudgedAnswers(OneAnswer):
     async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, Turn]:
         """Return the next state and the turn; raises NoVerdict and errors of the judge's engine."""
         state, view = prompt.situation.state, prompt.situation.view
-        judged = await self.judge.read(self.sample, state, view, self.key, reply)
-        next_state, turn = self.game.step(self.sample, state, judged.option)
-        return next_state, turn._replace(reply=reply, read_as=judged.option, judged=judged.text)
+        option, judged = await self.judge.read(self.sample, state, view, self.key, reply)
+        next_state, turn = self.game.step(self.sample, state, option)
+        return next_state, turn._replace(reply=reply, read_as=option, judged=judged)

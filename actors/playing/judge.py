@@ -6,6 +6,7 @@ zero. Our instruction puts the answer inside a fence that it cannot forge (``env
 
 import ast
 import importlib.util
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,7 +17,7 @@ from typing import Generic, TypeVar
 
 from actors.engine.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Request, Situation
 from actors.playing.prompts import open_view
-from envs import SCENARIOS
+from envs import SCENARIOS, rulejudge
 from envs.openended import (
     JUDGE_VERSION,
     Bits,
@@ -28,6 +29,7 @@ from envs.openended import (
 from envs.thoughts import strip_thinking
 from envs.types import Mode, Sample
 from sweeps.spec import Cell, Judge
+from sweeps.values import digest
 
 Verdict = TypeVar("Verdict")
 PACKAGE, MODULE = "proactivebench", "open_ended_gen.py"
@@ -189,3 +191,10 @@ def instruction_hash(judge: Judge) -> str:
     else:
         name, wording = JUDGE_VERSION, instruction("question", ("one", "two"), "answer")
     return f"{name}:{sha256(wording.encode()).hexdigest()[:16]}"
+
+
+def name_judge(judge: Judge, version: str, wording: str) -> str:
+    """Return the judge's name and ``version`` with a hash of what changes its verdicts: ``qwen3-8b/ours-3fa9c1d2``."""
+    identity = [judge.model.identity, judge.sampling.identity, judge.attempts, wording]
+    identity += [rulejudge.fingerprint()] if judge.model.source == RULES else []
+    return f"{judge.model.name}/{version}-{digest(json.dumps(identity, sort_keys=True), 4)}"

@@ -3,33 +3,20 @@
 Every leased answer gets exactly one verdict or is recalled before its judging begins, or ``judge`` raises.
 """
 
-import json
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 from weakref import WeakSet
 
 from actors.engine.backend import Backend
 from actors.engine.in_flight import expected_in_flight
 from actors.playing.episode_runner import PlanView
-from actors.playing.judge import RULES, instruction_hash, judge_answer
+from actors.playing.judge import instruction_hash, judge_answer, name_judge
 from actors.playing.judge_trial import JudgeTrial
 from actors.playing.lease import LeaseState
-from actors.playing.records import JudgedAnswer, VerdictBatch, verdict_batch
-from envs import rulejudge
-from envs.types import Sample
-from sweeps.spec import Cell, Judge
+from actors.playing.records import AnswerTask, JudgedAnswer, VerdictBatch, verdict_batch
+from sweeps.spec import Judge
 from sweeps.values import digest
-
-
-class AnswerTask(NamedTuple):
-    """The question that an answer belongs to."""
-
-    cell: Cell
-    sample: Sample
-    key: str
-    """The key under which the verdict is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +35,13 @@ def judge_key(judge: Judge) -> str:
 
     Raises ValueError if the instruction is the paper's and its package is not installed.
     """
-    identity = [judge.model.identity, judge.sampling.identity, judge.attempts, instruction_hash(judge)]
-    identity += [rulejudge.fingerprint()] if judge.model.source == RULES else []
-    return f"{judge.model.name}/{judge.instruction}-{digest(json.dumps(identity, sort_keys=True), 4)}"
+    return name_judge(judge, judge.instruction, instruction_hash(judge))
+
+
+def planned_task(plan: PlanView, ordinal: int) -> AnswerTask:
+    """Return the question of an episode of the plan."""
+    index, sample = plan.task(ordinal)
+    return AnswerTask(plan.cells[index], sample, plan.key(index, sample))
 
 
 class JudgeRunner:
@@ -82,13 +73,9 @@ class JudgeRunner:
             lease.recall([answer for answer in lease.items if answer.ordinal in ordinals])
 
     async def _judge_one(self, answer: LeasedAnswer) -> JudgedAnswer:
-        cell, sample, key = answer.task or self._planned_task(answer.ordinal)
-        seed = int(digest(f"{self.plan.seed}/{key}/{self.key}", 7), 16)
-        async with self.trial.admit() as outcome:
-            judged = await judge_answer(sample, cell, answer.text, self.spec, self.backend, seed)
-            outcome.reason = judged.reason
-        return JudgedAnswer(answer.ordinal, cell, sample.id, key, judged)
-
-    def _planned_task(self, ordinal: int) -> AnswerTask:
-        index, sample = self.plan.task(ordinal)
-        return AnswerTask(self.plan.cells[index], sample, self.plan.key(index, sample))
+        task = answer.task or planned_task(self.plan, answer.ordinal)
+        seed = int(digest(f"{self.plan.seed}/{task.key}/{self.key}", 7), 16)
+        judged = await self.trial.run(
+            lambda: judge_answer(task.sample, task.cell, answer.text, self.spec, self.backend, seed)
+        )
+        return JudgedAnswer(answer.ordinal, task, judged)

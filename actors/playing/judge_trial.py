@@ -4,11 +4,12 @@ Until one answer has a verdict, a worker sends its judge at most ``FIRST_ANSWERS
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from actors.engine.backend import ModelStopped
+from actors.playing.judge import Attempts, Judged
 
 FIRST_ANSWERS = 20
 """A judge that has given no verdict after this many answers is stopped."""
@@ -22,12 +23,8 @@ def reads_nothing(verdicts: int, judged: int) -> bool:
     return (judged > 0 and verdicts == 0) or (judged >= LONG_TRIAL and verdicts < MIN_SHARE * judged)
 
 
-@dataclass
-class Outcome:
-    """The result of judging one answer: a verdict, or the reason for its absence."""
-
-    reason: str = "it was not read"
-    """Why it has no verdict; the block of ``JudgeTrial.admit`` sets it to empty if it has one."""
+Outcome = TypeVar("Outcome", bound=Judged | Attempts[Any])
+"""What judging one answer gives; its ``reason`` says why there is no verdict."""
 
 
 @dataclass
@@ -46,9 +43,8 @@ class JudgeTrial:
     last_reason: str = ""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    @asynccontextmanager
-    async def admit(self) -> AsyncIterator[Outcome]:
-        """Admit one answer; its judging runs in the block, which sets the outcome. Raises ModelStopped after a failed trial."""
+    async def run(self, judging: Callable[[], Awaitable[Outcome]]) -> Outcome:
+        """Judge one answer once it is admitted, and count the outcome; raises ModelStopped after a failed trial."""
         async with self.changed:
             await self.changed.wait_for(
                 lambda: self.passed or self.failed or self.verdicts or self.judged_count + self.running < FIRST_ANSWERS
@@ -60,9 +56,8 @@ class JudgeTrial:
                     f" the last: {self.last_reason}"
                 )
             self.running += 1
-        outcome = Outcome()
         try:
-            yield outcome
+            outcome = await judging()
         except BaseException:
             self.running -= 1
             raise
@@ -73,6 +68,7 @@ class JudgeTrial:
             self.last_reason = outcome.reason or self.last_reason
             self.passed |= self.judged_count >= LONG_TRIAL and not self.failed
             self.changed.notify_all()
+        return outcome
 
     @property
     def failed(self) -> bool:

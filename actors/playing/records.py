@@ -11,7 +11,7 @@ from actors.playing.play import Episode
 from actors.playing.rows import EpisodeRow, OptionRow, TurnRow, VerdictRow
 from actors.text.printable import one_line
 from envs.openended import Bits
-from envs.types import Action, Ending, Turn
+from envs.types import Action, Ending, Sample, Turn
 from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
@@ -58,13 +58,20 @@ class PlayedEpisode(NamedTuple):
     episode: Episode
 
 
+class AnswerTask(NamedTuple):
+    """The question that an answer belongs to."""
+
+    cell: Cell
+    sample: Sample
+    key: str
+    """The key under which the verdict is stored."""
+
+
 class JudgedAnswer(NamedTuple):
-    """A judged answer with its episode's ordinal, cell, sample and key."""
+    """A judged answer with its episode's ordinal."""
 
     ordinal: int
-    cell: Cell
-    sample_id: int
-    key: str
+    task: AnswerTask
     judged: Judged
 
 
@@ -134,9 +141,9 @@ def turn_row(key: str, number: int, played: PlayedTurn) -> TurnRow:
 
 def verdict_row(judge: str, answer: JudgedAnswer) -> VerdictRow:
     """Return the row of a verdict."""
-    cell, judged = answer.cell, answer.judged
+    (cell, sample, key), judged = answer.task, answer.judged
     return VerdictRow(
-        answer.key, judge, cell.key, cell.model.name, cell.scenario, cell.condition.name, answer.sample_id,
+        key, judge, cell.key, cell.model.name, cell.scenario, cell.condition.name, sample.id,
         *_nullable_bits(judged.bits), one_line(judged.reason) or None, judged.first_failed, judged.attempts, judged.text,
         judged.seconds, judged.prompt_tokens, judged.reply_tokens, judged.cost, *_nullable_bits(judged.strict),
     )  # fmt: skip

@@ -3,14 +3,12 @@
 If no marks can be read, ``NoVerdict`` ends the episode as an error, which is never scored as zero.
 """
 
-import json
 from hashlib import sha256
-from typing import NamedTuple
 
 from actors.engine.backend import Backend, Message, Situation
-from actors.playing.judge import RULES, ask_judge
+from actors.playing.judge import ask_judge, name_judge
 from actors.playing.judge_trial import JudgeTrial
-from envs import dialogue, rulejudge
+from envs import dialogue
 from envs.openended import read_marks
 from envs.thoughts import strip_thinking
 from envs.types import Sample, State, View
@@ -22,15 +20,6 @@ class NoVerdict(Exception):
     """The judge gave no readable reply in any attempt."""
 
 
-class JudgedOption(NamedTuple):
-    """The option that a judge assigns to an answer."""
-
-    option: str
-    """As ``envs.dialogue.option_from_marks`` returns it; empty if the answer names none."""
-    text: str
-    """The judge's reply."""
-
-
 class TurnJudge:
     """A judge with its engine."""
 
@@ -38,21 +27,19 @@ class TurnJudge:
         self.spec, self.backend, self.key = judge, backend, turn_judge_key(judge)
         self.trial = JudgeTrial(judge.model.name)
 
-    async def read(self, sample: Sample, state: State, view: View, key: str, answer: str) -> JudgedOption:
-        """Judge the reply ``answer`` at this state of the episode ``key``.
+    async def read(self, sample: Sample, state: State, view: View, key: str, answer: str) -> tuple[str, str]:
+        """Return the option that the reply ``answer`` stands for (``envs.dialogue.option_from_marks``), and the judge's reply.
 
         Raises NoVerdict and BackendDied, and ModelStopped if the judge has failed its trial (``JudgeTrial``).
         """
         messages, situation, marks = turn_judge_prompt(sample, state, view, answer)
         seed = int(digest(f"{key}/{state.turn}/{self.key}", 7), 16)
-        async with self.trial.admit() as outcome:
-            attempts = await ask_judge(
-                messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, marks)
-            )
-            outcome.reason = attempts.reason
+        attempts = await self.trial.run(
+            lambda: ask_judge(messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, marks))
+        )
         if attempts.verdict is None:
             raise NoVerdict(f"{self.spec.model.name} gave no verdict on turn {state.turn}: {attempts.reason}")
-        return JudgedOption(dialogue.option_from_marks(sample, state, attempts.verdict), attempts.text)
+        return dialogue.option_from_marks(sample, state, attempts.verdict), attempts.text
 
 
 def turn_judge_prompt(
@@ -70,6 +57,4 @@ def turn_judge_prompt(
 def turn_judge_key(judge: Judge) -> str:
     """Return the judge's part of an episode key: name and hash of what changes its verdicts (``rule-judge/turns-1-3fa9c1d2``)."""
     wording = dialogue.turn_instruction("question", ("one", "two"), "answer")
-    identity = [judge.model.identity, judge.sampling.identity, judge.attempts, sha256(wording.encode()).hexdigest()]
-    identity += [rulejudge.fingerprint()] if judge.model.source == RULES else []
-    return f"{judge.model.name}/{dialogue.VERSION}-{digest(json.dumps(identity, sort_keys=True), 4)}"
+    return name_judge(judge, dialogue.VERSION, sha256(wording.encode()).hexdigest())

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from actors.playing.judge_runner import AnswerTask, LeasedAnswer, judge_key
+from actors.playing.judge_runner import LeasedAnswer, judge_key
 from actors.playing.judge_trial import reads_nothing
-from actors.playing.records import Columns
+from actors.playing.records import AnswerTask, Columns
 from envs.openended import Bits
 from envs.sample_line import parse_sample
 from orchestrator.gold.labels import BITS

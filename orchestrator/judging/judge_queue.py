@@ -11,9 +11,9 @@ from pathlib import Path
 import polars as pl
 
 from actors.playing.judge import Judged
-from actors.playing.judge_runner import AnswerTask, LeasedAnswer, judge_key
+from actors.playing.judge_runner import LeasedAnswer, judge_key, planned_task
 from actors.playing.judge_trial import LONG_TRIAL, reads_nothing
-from actors.playing.records import Columns, EpisodeBatch, JudgedAnswer, VerdictBatch, verdict_batch
+from actors.playing.records import AnswerTask, Columns, EpisodeBatch, JudgedAnswer, VerdictBatch, verdict_batch
 from envs.types import Ending
 from orchestrator.gold.gold_check import GoldCheck
 from orchestrator.planning.plan import Plan, judge_group
@@ -120,11 +120,8 @@ class JudgeQueue:
 
     def give_up(self, ordinals: Iterable[int], reason: str) -> None:
         """Store these answers as unjudged, with the reason."""
-        answers = []
-        for ordinal in ordinals:
-            unjudged = Judged(None, "", 0, reason, True, 0.0, 0, 0, 0.0)
-            cell, sample, key = self._task(ordinal)
-            answers.append(JudgedAnswer(ordinal, cell, sample.id, key, unjudged))
+        unjudged = Judged(None, "", 0, reason, True, 0.0, 0, 0, 0.0)
+        answers = [JudgedAnswer(ordinal, self._task(ordinal), unjudged) for ordinal in ordinals]
         self.store_verdicts(verdict_batch(self.key, answers))
 
     def flush(self, always: bool = False) -> None:
@@ -136,8 +133,7 @@ class JudgeQueue:
     def _task(self, ordinal: int) -> AnswerTask:
         if self.gold_check and ordinal in self.gold_check:
             return self.gold_check.answers[ordinal - self.plan.total].task
-        index, sample = self.plan.task(ordinal)
-        return AnswerTask(self.plan.cells[index], sample, self.plan.key(index, sample))
+        return planned_task(self.plan, ordinal)
 
 
 def _select(batch: VerdictBatch, keep: Sequence[bool]) -> Columns:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from actors.engine.backend import Request, ScriptedBackend
-from actors.playing.judge_runner import AnswerTask, JudgeRunner, LeasedAnswer, judge_key
+from actors.playing.judge_runner import JudgeRunner, LeasedAnswer, judge_key
+from actors.playing.records import AnswerTask
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 from tests.envs.games import SAMPLES

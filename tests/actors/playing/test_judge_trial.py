@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,15 +29,17 @@ class Answers:
     async def _lane(self, numbers) -> None:
         for number in numbers:
             try:
-                async with self.trial.admit() as outcome:
-                    self.begun += 1
-                    self.most_at_once = max(self.most_at_once, self.trial.running)
-                    await asyncio.sleep(0)
-                    outcome.reason = "" if self.reads(number) else "no list"
+                await self.trial.run(partial(self._judge_one, number))
             except ModelStopped as stop:
                 self.stopped += 1
                 self.sentence = str(stop)
                 return
+
+    async def _judge_one(self, number: int) -> SimpleNamespace:
+        self.begun += 1
+        self.most_at_once = max(self.most_at_once, self.trial.running)
+        await asyncio.sleep(0)
+        return SimpleNamespace(reason="" if self.reads(number) else "no list")
 
 
 @pytest.mark.parametrize("lanes", [1, 7, 64])

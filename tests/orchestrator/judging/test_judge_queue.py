@@ -132,9 +132,7 @@ def batch_of(queue, ordinals, bit):
     bits = None if bit is None else Bits(bit, bit)
     judged = Judged(bits, "1,1", 1, "" if bits else "unread", False, 0.5, 10, 2, 0.0)
     tasks = [(ordinal, queue._task(ordinal)) for ordinal in ordinals]
-    return verdict_batch(
-        queue.key, [JudgedAnswer(ordinal, task.cell, task.sample.id, task.key, judged) for ordinal, task in tasks]
-    )
+    return verdict_batch(queue.key, [JudgedAnswer(ordinal, task, judged) for ordinal, task in tasks])
 
 
 def stored(folder) -> dict[str, bool | None]:

@@ -9,6 +9,7 @@ from actors.engine.backend import Reply
 from actors.playing.judge import Judged
 from actors.playing.play import Episode, PlayedTurn
 from actors.playing.records import (
+    AnswerTask,
     EpisodeRow,
     JudgedAnswer,
     PlayedEpisode,
@@ -99,10 +100,10 @@ def test_earlier_parts_read_with_nulls_and_merge_with_new_ones(tmp_path):
 
 
 def test_store_reads_back_what_judge_worker_sends(tmp_path):
-    three = Bits(True, False)
+    three, task = Bits(True, False), AnswerTask(cell("oeg"), SAMPLES["ROD"], "a")
     answers = [
-        JudgedAnswer(5, cell("oeg"), 3, "a", Judged(three, "1,0", 1, "", False, 0.5, 10, 2, 0.25, strict=three)),
-        JudgedAnswer(6, cell("oeg"), 4, "b", Judged(None, "what?", 2, "no list", True, 0.5, 10, 2, 0.0)),
+        JudgedAnswer(5, task, Judged(three, "1,0", 1, "", False, 0.5, 10, 2, 0.25, strict=three)),
+        JudgedAnswer(6, task._replace(key="b"), Judged(None, "what?", 2, "no list", True, 0.5, 10, 2, 0.0)),
     ]
     batch = pickle.loads(pickle.dumps(verdict_batch("rules/ours-1", answers)))
     store = VerdictStore(tmp_path)
