@@ -11,7 +11,7 @@ from itertools import count
 from random import Random
 
 from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Recall, Start, Stop
-from orchestrator.scheduling.forecast.forecast import Work, cap_replicas, lower_bound
+from orchestrator.scheduling.forecast.forecast import Work, count_fitting, lower_bound
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.scheduler import Scheduler
 
@@ -206,9 +206,9 @@ class Simulation:
             judge = demands[name].judge
             counts[judge] = counts.get(judge, 0) + sum(ordinal in self.reads for ordinal in pending[name])
         works = [
-            cap_replicas(self.works[name], counts[name], demands[name], nodes.nodes, shares)
+            replace(work, episodes=counts[name], replicas=max(1, count_fitting(demands[name], nodes.nodes, shares)))
             for name in pending
-            if name not in self.abandoned
+            if name not in self.abandoned and (work := self.works[name])
         ]
         return lower_bound(works, nodes.total)
 

@@ -1,4 +1,4 @@
-"""Commands to a running scheduler: pause, cancel, set GPUs, drain a node.
+"""Commands to a running scheduler: pause, cancel, share GPUs, drain a node.
 
 They lose and repeat no episode: a worker finishes and delivers what it has begun, and the rest of its leases is recalled.
 """
@@ -18,9 +18,8 @@ class Control(Leasing):
         self._advance(now)
         if name not in self.groups:
             return []
-        group = self.groups[name]
-        group.cancel(ordinals)
-        return [*self._recall(group), *self._reassign(group)]
+        self.groups[name].cancel(ordinals)
+        return self._recall_held_back(self.groups[name])
 
     def hold(
         self, name: str, paused: Container[int] = (), withdrawn: Container[int] = (), now: float = 0.0
@@ -30,15 +29,8 @@ class Control(Leasing):
         A paused episode stays pending: the scheduler is not done before it is played. A withdrawn episode is not pending.
         """
         self._advance(now)
-        if name not in self.groups or self.groups[name].abandoned:
-            return []
-        group = self.groups[name]
-        had_parked = bool(group.parked)
-        group.hold(paused, withdrawn)
-        recalled = self._recall(group)
-        if not had_parked:
-            group.parked_since = self.now
-        return [*recalled, *self._reassign(group)]
+        self.groups[name].hold(paused, withdrawn)
+        return self._recall_held_back(self.groups[name])
 
     def set_shares(self, shares: Mapping[str, float], now: float = 0.0) -> list[Command]:
         """Set the GPUs of each pool; of a pool with more, workers leave until they fit, the last started first.
@@ -77,13 +69,13 @@ class Control(Leasing):
     def _advance(self, now: float) -> None:
         self.now = max(self.now, now)
 
-    def _recall(self, group: WorkerGroup) -> list[Command]:
-        """Recall the leased episodes of a group that are paused or cancelled."""
-        return [
-            Recall(number, ordinals)
-            for number, slot in self._workers_of(group).items()
-            if (ordinals := tuple(filter(group.is_held_back, slot.leased)))
-        ]
+    def _recall_held_back(self, group: WorkerGroup) -> list[Command]:
+        """Recall the leased episodes of a group that are paused or cancelled, and reassign its work."""
+        held = {
+            number: tuple(filter(group.is_held_back, slot.leased)) for number, slot in self._workers_of(group).items()
+        }
+        recalled = [Recall(number, ordinals) for number, ordinals in held.items() if ordinals]
+        return [*recalled, *self._reassign(group)]
 
     def _recall_leaving(self) -> list[Command]:
         """Stop leaving workers that are still starting, recall the leases of the others, and reassign the groups' work."""

@@ -9,8 +9,6 @@ from orchestrator.scheduling.commands import MODELS, Command, Demand, Lease, Sta
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.state import SILENCE_TIMEOUT_S, WorkerGroup, WorkerSlot, leased_count, used_cpus
 
-PAUSE_GRACE_S = 60.0
-"""Seconds that a worker whose work is paused stays, in case it is resumed; loading a large model takes minutes."""
 MAX_UNREAD = 4096
 """If so many answers wait for a judge that has workers, the groups that write them get no new lease."""
 
@@ -256,16 +254,14 @@ class Leasing(Placement):
     def _stays_idle(self, worker: WorkerSlot) -> bool:
         """Return True if a worker without a lease is kept.
 
-        A judge is kept until answers arrive, a worker of a model until its judge has caught up, and a worker whose work is
-        paused for ``PAUSE_GRACE_S``.
+        A judge is kept until answers arrive, and a worker of a model until its judge has caught up.
         """
         group = worker.group
         if worker.surplus or worker.leaving:
             return False
         if self.required_replicas(group):
             return True
-        recently_paused = group.parked and self.now - group.parked_since < PAUSE_GRACE_S
-        if (recently_paused or self._awaits_answers(group)) and not self._group_waits_for_room():
+        if self._awaits_answers(group) and not self._group_waits_for_room():
             return True
         return group.queued_count > 0 and self._judge_is_behind(group)
 

@@ -151,8 +151,8 @@ class Scheduler(Control):
     ) -> list[Command]:
         """Handle a change of the nodes, or of the GPUs that other jobs hold.
 
-        The workers of a lost node are reported later, each by ``on_death``. ``demands`` and ``shares`` are those of the new size;
-        without them, the old ones stay.
+        The workers of a lost node are reported later, each by ``on_death``. ``demands`` and ``shares`` are those of the new size
+        for workers that start from now on; without them, the old ones stay, as does each group's concurrency.
         """
         self._advance(now)
         before, self.nodes, self.cpus = self.nodes, Nodes(nodes), cpus
@@ -160,9 +160,10 @@ class Scheduler(Control):
             self.changed = self.now
         for worker in self.slots.values():
             self.nodes.take(worker.place, worker.group.demand.gpus)
-        if demands is not None:
-            self._replace_demands(demands)
-        return [*self._withdraw_waiting(), *(self._start_workers() if shares is None else self.set_shares(shares, now))]
+        self.demands = demands or self.demands
+        for name, group in self.groups.items():
+            group.demand = replace(self.demands[name], concurrency=group.demand.concurrency)
+        return [*self._withdraw_waiting(), *self.set_shares(self.shares if shares is None else shares, now)]
 
     def _withdraw_waiting(self) -> list[Command]:
         """Stop workers that wait in Ray for GPUs that another job took first; others start when GPUs are free again."""
@@ -171,12 +172,6 @@ class Scheduler(Control):
             if not worker.placed and self.nodes.held and self.nodes.free.get(worker.place.node, 0) < 0:
                 commands += self._stop([slot])
         return commands
-
-    def _replace_demands(self, demands: Mapping[str, Demand]) -> None:
-        """Use new demands for workers that start from now on; each group keeps its concurrency."""
-        self.demands = demands
-        for name, group in self.groups.items():
-            group.demand = replace(demands[name], concurrency=group.demand.concurrency)
 
     def _observe(self, worker: WorkerSlot, played: int) -> None:
         """Count delivered episodes, and the time since the last message as busy, except for a worker that plays suspects.
@@ -258,16 +253,11 @@ class Scheduler(Control):
             share = demand.gpus if self.nodes.held else self.shares.get(demand.pool, demand.gpus)
             available = min(self.nodes.widest(demand.accelerator), share)
             if (group.queued_count or self.required_replicas(group)) and demand.gpus > available:
-                where = "a node of the cluster" if len(self.nodes.nodes) > 1 else "the cluster"
-                reason = f"{group.name} needs {demand.gpu_text}; {where} has {available:g}"
-                commands += self._abandon(group, reason + self._reserved_for_judge(group))
+                reason = f"{group.name} needs {demand.gpu_text}; on one node it can have {available:g}"
+                judge = self.groups.get(demand.judge)
+                besides = f" besides {judge.name}" if judge and judge.demand.standing_replicas else ""
+                commands += self._abandon(group, reason + besides)
         return commands
-
-    def _reserved_for_judge(self, group: WorkerGroup) -> str:
-        """Return the words that name the judge whose reserved GPUs the group cannot use; empty without such a judge."""
-        judge = self.groups.get(group.demand.judge)
-        reserved = judge and judge.demand.standing_replicas
-        return f" in addition to {judge.demand.gpu_text} for {judge.name}" if judge and reserved else ""
 
     def _abandon(self, group: WorkerGroup, reason: str) -> list[Command]:
         """Stop playing the group in this attempt, and the groups whose episodes wait for its replies."""

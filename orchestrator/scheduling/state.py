@@ -63,8 +63,6 @@ class WorkerGroup:
     """Paused episodes that are not leased; they stay pending."""
     dropped: deque[int] = field(default_factory=deque)
     """Withdrawn episodes that are not leased."""
-    parked_since: float = 0.0
-    """Time at which the last pause began."""
 
     def cancel(self, ordinals: Container[int]) -> None:
         """Remove these episodes from the queues for the rest of the attempt."""

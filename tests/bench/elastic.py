@@ -17,7 +17,7 @@ from typing import Any
 
 from orchestrator.scheduling.balance import PRECISION
 from orchestrator.scheduling.commands import Command, Demand, Start
-from orchestrator.scheduling.forecast.forecast import Work, cap_replicas
+from orchestrator.scheduling.forecast.forecast import Work, count_fitting
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import Scheduler
 from tests.bench.schedule import paper_groups, true_works
@@ -105,7 +105,7 @@ def available(changes: Sequence[Change], end: float) -> float:
 def bound(changes: Sequence[Change], works: Mapping[str, Work], demands: Mapping[str, Demand]) -> float:
     """Return the seconds before which no schedule ends that knew all changes."""
     capped = [
-        max((cap_replicas(work, work.episodes, demands[name], change.nodes, {}) for change in changes), key=_replicas)
+        replace(work, replicas=max(1, *(count_fitting(demands[name], change.nodes, {}) for change in changes)))
         for name, work in works.items()
     ]
     loads = [work.load for work in capped]
@@ -115,10 +115,6 @@ def bound(changes: Sequence[Change], works: Mapping[str, Work], demands: Mapping
         is_enough = sum(load.gpu_seconds(middle) for load in loads) <= available(changes, middle)
         low, high = (low, middle) if is_enough else (middle, high)
     return low
-
-
-def _replicas(work: Work) -> int:
-    return work.replicas
 
 
 @cache

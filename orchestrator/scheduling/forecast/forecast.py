@@ -26,7 +26,7 @@ from orchestrator.scheduling.forecast.throughput import (
     read_observed,
     replica_rate,
 )
-from orchestrator.scheduling.nodes import Node, Nodes, build_nodes
+from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.resources import demands, shares
 from sweeps.load import SweepError
 from sweeps.spec import Cell, ModelSpec, Protocol, Sweep
@@ -145,14 +145,13 @@ def lower_bound(works: Sequence[Work], gpus: int) -> float:
     return max([together, *alone])
 
 
-def cap_replicas(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node], shares: Mapping[str, float]) -> Work:
-    """Return the work with this many episodes, and with as many replicas as the demand, the pool's share and the nodes allow."""
-    replicas = demand.replicas
-    if work.gpus:
-        fitting = sum(int(node.gpus // work.gpus) for node in nodes if demand.accelerator in ("", node.accelerator))
-        share = shares.get(demand.pool, work.gpus * replicas)
-        replicas = max(1, min(replicas, fitting, int(share // work.gpus)))
-    return replace(work, episodes=episodes, replicas=replicas)
+def count_fitting(demand: Demand, nodes: Sequence[Node], shares: Mapping[str, float]) -> int:
+    """Return how many replicas the demand, the pool's share and the nodes allow at once; 0 if one does not fit."""
+    if not demand.gpus:
+        return demand.replicas
+    fitting = sum(int(node.gpus // demand.gpus) for node in nodes if demand.accelerator in ("", node.accelerator))
+    share = shares.get(demand.pool, demand.gpus * demand.replicas)
+    return min(demand.replicas, fitting, int(share // demand.gpus))
 
 
 def forecast_lines(sweep: Sweep, gpus: int, gpu_type: str) -> list[str]:
@@ -166,36 +165,25 @@ def forecast_lines(sweep: Sweep, gpus: int, gpu_type: str) -> list[str]:
     others = [model.name for model in sweep.models_and_judge if not model.gpus]
     if len(others) == len(sweep.models_and_judge):
         raise SweepError("no model of this sweep needs a GPU; remove --gpus")
-    rates = replica_rates(sweep, gpu_type, sibling_runs(sweep), cells)
-    works, left_out = fitting_works(sweep, gpus, gpu_type, rates, cells)
-    hours = lower_bound([*works.values()], gpus) / 3600
-    measured, guessed = ([name for name in works if rates[name].measured is flag] for flag in (True, False))
+    rates, counts = replica_rates(sweep, gpu_type, sibling_runs(sweep), cells), count_work(sweep, cells)
+    groups, nodes, pools = demands(sweep, 0, gpus), build_nodes(gpus, gpu_type), shares(sweep, gpus)
+    replicas = {name: count_fitting(groups[name], nodes, pools) for name in rates}
+    works = [
+        Work(counts[name], groups[name].gpus, rate.episodes, rate.start, groups[name].concurrency, replicas[name])
+        for name, rate in rates.items()
+        if replicas[name]
+    ]
+    hours = lower_bound(works, gpus) / 3600
+    too_wide = [f"{name} needs {groups[name].gpu_text}" for name, count in replicas.items() if not count]
     notes: dict[str, list[str]] = {
-        "measured by earlier runs": measured,
-        "rates that are off by a factor of 1.5 to 3": guessed,
+        "rates that are off by a factor of 1.5 to 3": [name for name in rates if not rates[name].measured],
         "not counted, without GPU": others,
-        "left out": [*left_out, *map(str, plan.left_out if plan else ())],
+        "left out": [*too_wide, *map(str, plan.left_out if plan else ())],
     }
     return [
-        f"{sum(work.episodes for work in works.values()):,} episodes and verdicts on {gpus} {gpu_type.upper()}",
+        f"{sum(work.episodes for work in works):,} episodes and verdicts on {gpus} {gpu_type.upper()}",
         f"at least     {hours:.2f} h",
         f"GPU-hours    {gpus * hours:.1f}",
         *(f"{note}: {', '.join(names)}" for note, names in notes.items() if names),
         *([] if plan else ["the data folder does not exist: all episodes of the published benchmark are counted"]),
     ]
-
-
-def fitting_works(
-    sweep: Sweep, gpus: int, gpu_type: str, rates: Mapping[str, Rate], cells: Cells
-) -> tuple[dict[str, Work], list[str]]:
-    """Return group -> its work if it fits the GPUs, and why the others do not."""
-    groups, nodes, pools = demands(sweep, 0, gpus), Nodes(build_nodes(gpus, gpu_type)), shares(sweep, gpus)
-    works, left_out, counts = dict[str, Work](), list[str](), count_work(sweep, cells)
-    for name, rate in rates.items():
-        demand = groups[name]
-        if demand.gpus > min(nodes.widest(demand.accelerator), pools.get(demand.pool, demand.gpus)):
-            left_out.append(f"{name} needs {demand.gpu_text}")
-            continue
-        work = Work(0, demand.gpus, rate.episodes, rate.start, demand.concurrency)
-        works[name] = cap_replicas(work, counts[name], demand, nodes.nodes, pools)
-    return works, left_out

@@ -27,7 +27,7 @@ OBSERVED_FILE = "rates.json"
 """The file in a run folder with the rates that its runs have observed."""
 EPISODES, ANSWERS, VERDICTS = "models", "answers", "verdicts"
 """Kinds of work: multiple-choice episodes, open-ended answers, and a judge's verdicts."""
-WORK_KINDS: Mapping[Protocol | None, str] = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS}
+WORK_KINDS = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS}
 """Protocol -> the kind of work whose rate it measures."""
 
 
@@ -124,13 +124,12 @@ def write_observed(folder: Path, schedule: Scheduler, gpu_type: str, protocols: 
 
     Models give no rate if the sweep plays several protocols, or one in which episodes wait for a judge.
     """
-    played_kind = WORK_KINDS.get(protocols[0] if len(protocols) == 1 else None, "")
+    played_kind = WORK_KINDS.get(protocols[0], "") if len(protocols) == 1 else ""
     measured: dict[str, dict[str, ObservedRate]] = {}
     for name, group in schedule.groups.items():
         kind = VERDICTS if name.startswith(JUDGE) else played_kind
         if group.busy_s > 0 and group.played and kind:
-            observed = ObservedRate(group.played, group.busy_s)
-            measured.setdefault(kind, {})[name.removeprefix(JUDGE)] = observed
+            measured.setdefault(kind, {})[name.removeprefix(JUDGE)] = ObservedRate(group.played, group.busy_s)
     add_observed(folder, gpu_type, measured)
 
 

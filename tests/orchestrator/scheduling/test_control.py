@@ -5,9 +5,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.scheduling.commands import Demand, Lease, Recall, Stop
+from orchestrator.scheduling.commands import Demand, Lease, Recall, Start, Stop
 from orchestrator.scheduling.nodes import Node
-from orchestrator.scheduling.placement import PAUSE_GRACE_S
 from orchestrator.scheduling.scheduler import Scheduler
 from tests.orchestrator.scheduling.test_scheduler import World, pending
 
@@ -129,26 +128,15 @@ def test_every_episode_is_played_once_after_random_commands(seed, death):
     assert everything <= world.delivered.keys() | world.given_up.keys()
 
 
-def test_paused_model_releases_gpu_after_grace_period():
+def test_paused_model_releases_its_gpu_until_it_is_resumed():
     schedule, commands = one_model()
     schedule.hold("m", paused=range(100), now=1.0)
-    for lease in (command for command in commands if isinstance(command, Lease)):
-        assert schedule.on_lease_end(1, lease.lease, now=2.0) == []
+    leases = [command.lease for command in commands if isinstance(command, Lease)]
+    ends = [schedule.on_lease_end(1, lease, now=2.0) for lease in leases]
 
-    assert schedule.on_tick(1.0 + PAUSE_GRACE_S - 1) == []
-    assert schedule.on_tick(1.0 + PAUSE_GRACE_S) == [Stop(1)]
+    assert ends[-1] == [Stop(1)] and not any(ends[:-1])
     assert not schedule.done, "what is paused is pending"
-
-
-def test_model_resumed_within_grace_period_keeps_worker():
-    schedule, commands = one_model()
-    schedule.hold("m", paused=range(100), now=1.0)
-    for lease in (command for command in commands if isinstance(command, Lease)):
-        schedule.on_lease_end(1, lease.lease, now=2.0)
-
-    again = schedule.hold("m", now=10.0)
-
-    assert again and {type(command) for command in again} == {Lease}
+    assert {type(command) for command in schedule.hold("m", now=10.0)} == {Start}
 
 
 def test_smaller_share_stops_workers_and_recalls_leases():

@@ -114,4 +114,4 @@ def test_cluster_without_nodes_is_waited_for_until_silence_timeout():
     assert schedule.on_nodes([], 2, 10.0) == []
     assert schedule.on_death(1, "its node is gone", 11.0) == []
     assert schedule.on_tick(910.0) == []
-    assert schedule.on_tick(911.0) == [Abandon("m", "m needs 1 GPU; the cluster has 0")]
+    assert schedule.on_tick(911.0) == [Abandon("m", "m needs 1 GPU; on one node it can have 0")]

@@ -95,4 +95,4 @@ def test_gpus_that_others_take_and_free_do_not_restart_the_wait():
     scheduler = schedule(held(1), Demand(0, 16), wait=HOUR)
     scheduler.on_begin()
     scheduler.on_nodes(held(2), 8, 0.9 * HOUR)
-    assert scheduler.on_tick(HOUR + 1) == [Abandon("m", "m needs 16 GPUs; the cluster has 8")]
+    assert scheduler.on_tick(HOUR + 1) == [Abandon("m", "m needs 16 GPUs; on one node it can have 8")]

@@ -174,7 +174,7 @@ def test_model_wider_than_any_node_is_abandoned():
     nodes = [Node("a", 2), Node("b", 2)]
     schedule = Scheduler({"big": [1]}, {"big": Demand(0, 4)}, 2, 4, nodes)
 
-    assert schedule.on_begin() == [Abandon("big", "big needs 4 GPUs; a node of the cluster has 2")]
+    assert schedule.on_begin() == [Abandon("big", "big needs 4 GPUs; on one node it can have 2")]
 
 
 def test_new_nodes_are_used_and_lost_nodes_are_not():

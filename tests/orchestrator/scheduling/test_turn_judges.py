@@ -119,5 +119,5 @@ def test_model_without_room_beside_judge_is_abandoned(gpus):
     of = "GPUs" if gpus > 1 else "GPU"
 
     assert scheduler.on_begin() == [
-        Abandon("m", f"m needs {gpus} {of}; the cluster has {gpus - 1} in addition to 1 GPU for {JUDGE}")
+        Abandon("m", f"m needs {gpus} {of}; on one node it can have {gpus - 1} besides {JUDGE}")
     ]
