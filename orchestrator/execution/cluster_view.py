@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 from ray._private.state import actors, available_resources_per_node
 
@@ -35,13 +35,6 @@ class ClusterView:
     """Node -> GPUs that other jobs seemed to hold at the last reading; None before the first, which needs no confirmation."""
     _held_cpus: float = math.inf
     """CPUs that other jobs seemed to hold at the last reading."""
-
-    @classmethod
-    def open(cls) -> Self:
-        """Return the view of a cluster where this sweep has no workers yet."""
-        view = cls()
-        view.read(())
-        return view
 
     def read(self, holdings: Iterable[Holding]) -> bool:
         """Read the cluster; return True if its nodes, what other jobs hold of them, or the draining nodes have changed.

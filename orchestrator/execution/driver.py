@@ -65,15 +65,15 @@ class Driver:
         ``pending``: group -> ordinals to play. ``take_cancelled`` is called after each batch; it returns pairs of a group and
         the ordinals that this attempt no longer plays.
         """
-        self.plan, self.sink, self.judge_queue = plan, sink, judge_queue
-        self.take_cancelled = take_cancelled
-        self.view = ClusterView.open()
+        self.plan, self.sink, self.judge_queue, self.take_cancelled = plan, sink, judge_queue, take_cancelled
+        self.view = ClusterView()
+        self.view.read(())
         cpus, gpus = self.view.cpus, self.view.usable_gpus
         self.accelerator = self.nodes[0].accelerator if self.nodes else ""
-        self.demands = estimate_demands(demands(sweep, cpus, gpus, self.nodes), sweep, self.accelerator)
+        wanted = estimate_demands(demands(sweep, cpus, gpus, self.nodes), sweep, self.accelerator)
         self.drained: frozenset[str] = frozenset()
         """Nodes that a person has drained (``ctl drain``)."""
-        self.pool = WorkerPool(sweep, plan, self.demands, sink.store.folder, judge_queue)
+        self.pool = WorkerPool(sweep, plan, wanted, sink.store.folder, judge_queue)
         self.certified: set[str] = set()
         """Groups whose first worker is asked for certificates, or has answered."""
         self.requested: Sequence[Bundle] = ()
@@ -84,7 +84,7 @@ class Driver:
         if judge_queue is not None:
             queues[judge_queue.group] = judge_queue.first_answers
         self.schedule = Scheduler(
-            queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), plan.share_sample, sweep.cluster.silence,
+            queues, wanted, cpus, gpus, self.nodes, shares(sweep, gpus), plan.share_sample, sweep.cluster.silence,
             sweep.cluster.wait_hours * 3600 if cluster_address() else 0.0,
         )  # fmt: skip
         self.now, self.hosts = AttemptClock().now, node_hosts
@@ -94,11 +94,8 @@ class Driver:
         self.reasons: dict[str, str] = {}
         """Group -> why its last lost worker was lost, or why it was abandoned."""
 
-    async def run(self, on_tick: Callable[[], None] = lambda: None) -> bool:
-        """Play until nothing is pending or ``stop`` is called; return True if nothing is pending.
-
-        ``on_tick`` runs about twice a second.
-        """
+    async def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
+        """Play until nothing is pending or ``stop`` is called; ``on_tick`` runs about twice a second."""
         self.act([*self._close_nodes(), *self.schedule.on_begin(self.now())])
         tasks = [asyncio.create_task(work) for work in (self._tick(on_tick), self.pool.spending.watch())]
         try:
@@ -106,7 +103,6 @@ class Driver:
                 self.act((await self.events.get())())
             if self.failure:
                 raise self.failure
-            return self.schedule.done
         finally:
             for task in tasks:
                 task.cancel()
@@ -179,7 +175,7 @@ class Driver:
         worker = self.pool.handles[slot]
         address = await worker.find_address(START_TIMEOUT_S)
         self.schedule.on_placed(slot, self.now())
-        is_judge = self.demands[worker.group].pool == JUDGES
+        is_judge = worker.demand.pool == JUDGES
         staged = "" if is_judge else await stage_on_node(self.pool.sweep, address.node, address.host)
         async with asyncio.timeout(START_TIMEOUT_S):
             report = await resolve(worker.actor.start.remote(staged))
@@ -268,9 +264,8 @@ class Driver:
     def _check(self) -> list[Command]:
         for slot in self.pool.find_placed():
             self.schedule.on_placed(slot, self.now())
-        ready = {slot for slot, worker in self.schedule.slots.items() if worker.ready}
         for slot, worker in self.pool.handles.items():
-            if slot in ready and not worker.is_asked and any(model.backend == "openai" for model in worker.models):
+            if worker.is_service and slot in self.schedule.slots and self.schedule.slots[slot].ready:
                 self._spawn(slot, worker.ask_trouble())
         nodes, commands = self.nodes, self.schedule.on_tick(self.now())
         if self.view.read(self.pool.holdings()):
@@ -300,6 +295,5 @@ class Driver:
         """Give the scheduler the demands and shares for the cluster's new size."""
         sweep, cpus, gpus = self.pool.sweep, self.view.cpus, self.view.usable_gpus
         self.accelerator = self.nodes[0].accelerator if self.nodes else self.accelerator
-        resized = estimate_demands(demands(sweep, cpus, gpus, self.nodes), sweep, self.accelerator)
-        self.demands = self.pool.demands = resized
-        return self.schedule.on_nodes(self.nodes, cpus, self.now(), resized, shares(sweep, gpus))
+        self.pool.demands = estimate_demands(demands(sweep, cpus, gpus, self.nodes), sweep, self.accelerator)
+        return self.schedule.on_nodes(self.nodes, cpus, self.now(), self.pool.demands, shares(sweep, gpus))

@@ -55,16 +55,20 @@ class WorkerHandle:
     """Where the scheduler counts its GPUs."""
     node: str = ""
     """The node whose GPUs and CPUs Ray has given to it; empty while it waits for them."""
-    placed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set with ``node``."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     trouble: str = ""
     """Why its service answers nothing now; empty if it answers, or has none."""
     is_asked: bool = False
     """True while it has not answered ``ask_trouble`` yet."""
 
+    @property
+    def is_service(self) -> bool:
+        return any(model.backend == "openai" for model in self.models)
+
     async def ask_trouble(self) -> None:
         """Ask why its service answers nothing now; this is shown beside a rate of zero, and logged once."""
+        if self.is_asked:
+            return
         self.is_asked = True
         trouble = await self.actor.describe_trouble.remote()
         if trouble and not self.trouble:
@@ -77,20 +81,14 @@ class WorkerHandle:
         The time until Ray places it is not limited.
         """
         address: asyncio.Future[WorkerAddress] = asyncio.ensure_future(resolve(self.actor.address.remote()))
-        placed = asyncio.ensure_future(self.placed.wait())
         try:
-            events: set[asyncio.Future[Any]] = {address, placed}
-            await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+            while not self.node and not address.done():
+                await asyncio.wait({address}, timeout=1.0)
             self.address = reached = await asyncio.wait_for(address, timeout)
         finally:
-            placed.cancel()
             address.cancel()
-        self.set_node(reached.node)
+        self.node = reached.node
         return reached
-
-    def set_node(self, node: str) -> None:
-        self.node = node
-        self.placed.set()
 
 
 class TurnJudges:
@@ -170,7 +168,9 @@ class WorkerPool:
 
     def start(self, start: Start) -> None:
         slot, name = start.slot, start.group
-        queue, judge, models = self.queue_of(name), self._judge_of(name), self.models_of(name)
+        queue = self.queue_of(name)
+        judge = self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None
+        models = [judge.model] if judge else [model for model in self.sweep.models if worker_group(model) == name]
         options = {
             **self._placement.options(start, self.demands[name]), "max_concurrency": MAX_REQUESTS, **worker_options(models),
         }  # fmt: skip
@@ -182,15 +182,6 @@ class WorkerPool:
         self.handles[slot] = WorkerHandle(name, actor, queue, None, models, self.demands[name], start.place)
         if judge is None:
             self.turn_judges.add_player(slot, actor)
-
-    def models_of(self, name: str) -> list[ModelSpec]:
-        """Return the entries of the sweep that a worker of the group loads."""
-        judge = self._judge_of(name)
-        return [judge.model] if judge else [model for model in self.sweep.models if worker_group(model) == name]
-
-    def _judge_of(self, name: str) -> Judge | None:
-        queue = self.queue_of(name)
-        return self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None
 
     def record_start(self, slot: int, report: StartReport) -> None:
         """Record the loaded weights; raises ModelStopped if the run has used other weights."""
@@ -233,8 +224,7 @@ class WorkerPool:
     def find_placed(self) -> list[int]:
         """Return the slots of the workers that Ray has placed."""
         for worker in self.handles.values():
-            if not worker.node and (node := placed_node(worker.actor)):
-                worker.set_node(node)
+            worker.node = worker.node or placed_node(worker.actor)
         return [slot for slot, worker in self.handles.items() if worker.node]
 
     def holdings(self) -> list[Holding]:

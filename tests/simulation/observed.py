@@ -53,9 +53,9 @@ class ObservedDriver(Driver):
         """Slot -> time at which its process, for which the driver still waits, was first seen dead."""
         super().__init__(*arguments)
 
-    async def run(self, on_tick: Callable[[], None] = lambda: None) -> bool:
+    async def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
         self.simulated_run.begin_events(self)
-        return await super().run(on_tick)
+        await super().run(on_tick)
 
     def act(self, commands: Sequence[Command]) -> None:
         super().act(commands)
