@@ -11,14 +11,8 @@ import polars as pl
 from envs.errors import RunFolderError
 from orchestrator.storage.safe_write import error_number
 
-REMEDIES = {
-    errno.ENOSPC: "Make room",
-    errno.EDQUOT: "Make room",
-    errno.EFBIG: "Make room",
-    errno.EROFS: "Mount it writable again",
-    errno.EIO: "Look after the disk",
-}
-"""Error numbers of a full, limited, read-only or broken disk -> what to do before the run is resumed."""
+BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+"""Error numbers of a full, limited, read-only or broken disk."""
 DENIED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 """Error numbers of a path that belongs to another user or has the wrong kind."""
 
@@ -31,14 +25,13 @@ def disk_errors(folder: Path) -> Iterator[None]:
     except (OSError, pl.exceptions.PolarsError) as problem:
         number = error_number(problem)
         if number == errno.ENOENT and not folder.exists():
-            raise RunFolderError(
-                f"{folder} was moved or removed while it was written. Move it back, and rerun the same command to resume"
-            ) from None
-        if number in DENIED and str(folder) in str(problem):
-            raise RunFolderError(f"{folder} cannot be written ({problem}); copy it to a folder of your own") from None
-        if number not in REMEDIES:
+            reason, remedy = "it was moved or removed meanwhile", "move it back"
+        elif number in DENIED and str(folder) in str(problem):
+            reason, remedy = str(problem), "copy it to a folder of your own"
+        elif number in BROKEN:
+            reason, remedy = os.strerror(number), "make room or repair the disk"
+        else:
             raise
         raise RunFolderError(
-            f"{folder} cannot be written: {os.strerror(number)}. {REMEDIES[number]}, and rerun the same command to resume;"
-            " stored episodes are kept"
+            f"{folder} cannot be written ({reason}); {remedy}, and rerun the same command to resume: stored episodes are kept"
         ) from None

@@ -8,7 +8,6 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from actors.engine.weights import COMMIT, comes_from_hub, same_weights, weights_identity
-from envs.json_text import parse_json
 from orchestrator.storage import checksums
 from orchestrator.storage.run_folder import to_json
 from sweeps.checkpoint import checkpoint_folder
@@ -53,11 +52,11 @@ class LoadedWeights:
         ``model`` is the entry as the sweep has it; ``weights`` is empty if the worker could not identify them.
         """
         before = self._recorded(model)
-        if not weights or (before and same_weights(before, weights)):
-            return ""
-        if before:
+        if weights and before and not same_weights(before, weights):
             return self._refusal(model, before, weights, "run the same command again")
-        self._write({**self.models, model.name: Weights(source=model.source, revision=model.revision, weights=weights)})
+        if weights and not before:
+            record = Weights(source=model.source, revision=model.revision, weights=weights)
+            self._write({**self.models, model.name: record})
         return ""
 
     def forget(self, models: Collection[str]) -> None:
@@ -101,7 +100,7 @@ class LoadedWeights:
 def read_weights(folder: Path) -> dict[str, Weights]:
     """Return model -> its weights; empty for a folder of an earlier version, or if the file is damaged."""
     try:
-        return WEIGHTS.validate_python(parse_json(checksums.read_verified(folder / FILE)))
+        return WEIGHTS.validate_json(checksums.read_verified(folder / FILE))
     except (OSError, ValueError):
         return {}
 

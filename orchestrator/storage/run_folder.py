@@ -12,7 +12,6 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypeVar
 
@@ -25,7 +24,6 @@ from typing_extensions import TypedDict
 from actors.text.printable import list_first
 from actors.text.redaction import redact_address, redact_addresses
 from envs.errors import DamagedRunError, RunFolderError
-from envs.json_text import parse_json
 from envs.plural import pluralize
 from envs.samples import SkippedLines
 from orchestrator.storage import checksums, lock, safe_write
@@ -60,7 +58,14 @@ class PlannedCell(TypedDict):
     """For a sweep that stops by precision: the episodes of the full set, more than ``planned`` once the cell has stopped."""
 
 
-PLANNED_CELLS = TypeAdapter(list[PlannedCell])
+class StoredPlan(TypedDict):
+    """The content of ``plan.json``."""
+
+    planned: int
+    cells: list[PlannedCell]
+
+
+_PLAN = TypeAdapter(StoredPlan)
 Parsed = TypeVar("Parsed")
 
 
@@ -74,18 +79,43 @@ def claim(
     folder, or if ``update`` is false and stored episodes belong to another configuration or other bad lines.
     """
     with lock.hold(folder):
-        update = update or not _has_parts(folder)
-        old = _stored_or_none(folder, update)
-        if old is not None and not update and (changed := differences(settings(old), settings(sweep))):
-            raise RunFolderError(
-                f"{folder} holds a run of another configuration: {list_first(changed, MAX_DIFFERENCES, '; ')}. Pass another"
-                " --output, or --update to continue in this folder with the new configuration (finished episodes that still"
-                " belong are kept)"
-            )
-        if left_out is not None:
-            _record_bad_lines(folder, left_out, None if old is None or update else read_bad_lines(folder))
+        if not update and _has_parts(folder) and (folder / RESOLVED).exists():
+            _check_same_run(folder, sweep, left_out)
+        if left_out:
+            checksums.write(folder / BAD_LINES, to_json({"scenarios": [asdict(lines) for lines in left_out]}))
+        elif left_out is not None:
+            checksums.record_removals(folder, [folder / BAD_LINES])
+            safe_write.remove(folder / BAD_LINES)
         checksums.write(folder / RESOLVED, sweep_toml(sweep).encode())
         yield
+
+
+def _check_same_run(folder: Path, sweep: Sweep, left_out: Sequence[SkippedLines] | None) -> None:
+    """Raise RunFolderError if the folder's episodes were played with other settings, or from other good lines."""
+    if changed := differences(settings(stored_sweep(folder)), settings(sweep)):
+        raise RunFolderError(
+            f"{folder} holds a run of another configuration: {list_first(changed, MAX_DIFFERENCES, '; ')}. Pass another"
+            " --output, or --update to continue in this folder with the new configuration (finished episodes that still"
+            " belong are kept)"
+        )
+    if left_out is None:
+        return
+    before = read_bad_lines(folder)
+    if set(before) != set(left_out):
+        raise RunFolderError(
+            f"{folder} was run without {_describe_left_out(before)}, but the data now leave out"
+            f" {_describe_left_out(left_out)}. Restore the data, pass another --output, or --update to continue with the lines"
+            " that are good now"
+        )
+
+
+def _has_parts(folder: Path) -> bool:
+    """Return True if any table has or had a part; a folder without one accepts any sweep."""
+    return any(folder.glob("*/*part-*")) or any("/" in name for name in checksums.read_sums(folder))
+
+
+def _describe_left_out(left_out: Sequence[SkippedLines]) -> str:
+    return ", ".join(f"{pluralize(lines.lines, 'bad line')} of {lines.scenario}" for lines in left_out) or "no bad line"
 
 
 def sweep_toml(sweep: Sweep) -> str:
@@ -139,17 +169,16 @@ def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None =
     """
     if keys is not None:
         checksums.write(folder / KEYS, register_io_source(lambda *options: key_chunks(keys), schema=KEY))
-    content = {"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}
-    checksums.write(folder / PLAN, to_json(content))
+    checksums.write(folder / PLAN, to_json({"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}))
 
 
 def planned_cells(folder: Path) -> list[PlannedCell]:
     """Return the cells of ``plan.json``. Raises RunFolderError if it is absent or damaged."""
     path = folder / PLAN
-    try:
-        return _read(path, lambda content: PLANNED_CELLS.validate_python(parse_json(content)["cells"], strict=True))
-    except FileNotFoundError:
-        raise RunFolderError(f"{path} is not there: the run has not begun to play yet") from None
+    plan = _read(path, lambda content: _PLAN.validate_json(content, strict=True))
+    if plan is None:
+        raise RunFolderError(f"{path} is not there: the run has not begun to play yet")
+    return plan["cells"]
 
 
 def planned_keys(folder: Path) -> pl.LazyFrame | None:
@@ -157,34 +186,22 @@ def planned_keys(folder: Path) -> pl.LazyFrame | None:
 
     Raises RunFolderError if it is damaged: without it, episodes of an earlier configuration would count.
     """
-    try:
-        keys = _read(folder / KEYS, lambda content: pl.read_parquet(content, columns=["key"]).cast(KEY))
-    except FileNotFoundError:
-        return None
-    return keys.lazy()
+    return _read(folder / KEYS, lambda content: pl.read_parquet(content, columns=["key"]).cast(KEY).lazy())
 
 
 def stored_sweep(folder: Path) -> Sweep:
     """Return the sweep of a run folder. Raises RunFolderError if it holds no readable sweep."""
     safe_write.refuse_links(folder)
-    try:
-        return _read(
-            folder / RESOLVED, lambda content: Sweep(**drop_removed(tomllib.loads(content.decode()))), " with --update"
-        )
-    except FileNotFoundError:
-        raise missing_run(folder) from None
+    sweep = _read(folder / RESOLVED, lambda content: Sweep(**drop_removed(tomllib.loads(content.decode()))))
+    if sweep is None:
+        raise missing_run(folder)
+    return sweep
 
 
 def missing_run(folder: Path) -> RunFolderError:
-    """Return the error of a folder without a run; it names a run beside it that has a similar name."""
-    try:
-        runs = [path.name for path in folder.absolute().parent.iterdir() if (path / RESOLVED).is_file()]
-    except OSError:
-        runs = []
-    (nearest,) = get_close_matches(folder.name, runs, 1) or ("",)
-    remedy = f"did you mean {folder.with_name(nearest)}? " if nearest and folder.name else ""
+    """Return the error of a folder without a run."""
     return RunFolderError(
-        f"{folder} holds no run; {remedy}`proactive-sweep run SWEEP --output {shlex.quote(str(folder))}` starts one"
+        f"{folder} holds no run; `proactive-sweep run SWEEP --output {shlex.quote(str(folder))}` starts one"
     )
 
 
@@ -195,59 +212,20 @@ def planned_episodes(folder: Path) -> pl.LazyFrame:
 
 def read_bad_lines(folder: Path) -> tuple[SkippedLines, ...]:
     """Return the bad lines that the folder's run leaves out. Raises RunFolderError if their file is damaged."""
-    try:
-        return _read(folder / BAD_LINES, _BAD_LINES.validate_json, " with --update")["scenarios"]
-    except FileNotFoundError:
-        return ()
+    return _read(folder / BAD_LINES, lambda content: _BAD_LINES.validate_json(content)["scenarios"]) or ()
 
 
-def _read(path: Path, parse: Callable[[bytes], Parsed], with_option: str = "") -> Parsed:
-    """Return what a file of a run folder holds. Raises FileNotFoundError, or DamagedRunError with a remedy."""
+def _read(path: Path, parse: Callable[[bytes], Parsed]) -> Parsed | None:
+    """Return what a file of a run folder holds; None if it is absent. Raises DamagedRunError with a remedy."""
     try:
         return parse(checksums.read_verified(path))
     except FileNotFoundError:
-        raise
+        return None
     except (*UNREADABLE, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem).partition("\n")[0] or type(problem).__name__
         raise DamagedRunError(
-            f"{path} is damaged or of another version ({reason}); rerun the same `run` command{with_option} to rewrite it"
+            f"{path} is damaged or of another version ({reason}); rerun the same `run` command with --update to rewrite it"
         ) from None
-
-
-def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Sequence[SkippedLines] | None) -> None:
-    """Record the bad lines. Raises RunFolderError if they differ from ``before``, since the plan must be the same."""
-    if before is not None and set(before) != set(left_out):
-        raise RunFolderError(
-            f"{folder} was run without {_describe_left_out(before)}, but the data now leave out"
-            f" {_describe_left_out(left_out)}. Restore the data, pass another --output, or --update to continue with the lines"
-            " that are good now"
-        )
-    if left_out:
-        checksums.write(folder / BAD_LINES, to_json({"scenarios": [asdict(lines) for lines in left_out]}))
-    else:
-        checksums.record_removals(folder, [folder / BAD_LINES])
-        safe_write.remove(folder / BAD_LINES)
-
-
-def _describe_left_out(left_out: Sequence[SkippedLines]) -> str:
-    return ", ".join(f"{pluralize(lines.lines, 'bad line')} of {lines.scenario}" for lines in left_out) or "no bad line"
-
-
-def _has_parts(folder: Path) -> bool:
-    """Return True if any table has or had a part; a folder without one accepts any sweep."""
-    return any(folder.glob("*/*part-*")) or any("/" in name for name in checksums.read_sums(folder))
-
-
-def _stored_or_none(folder: Path, update: bool) -> Sweep | None:
-    """Return the folder's sweep; None if it has none, or an unreadable one that ``update`` replaces."""
-    if not (folder / RESOLVED).exists():
-        return None
-    try:
-        return stored_sweep(folder)
-    except DamagedRunError:
-        if update:
-            return None
-        raise
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

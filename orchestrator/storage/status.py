@@ -75,11 +75,9 @@ def read_status(folder: Path) -> dict[str, Any]:
     if not (folder / PLAN).exists():
         raise missing_run(folder)
     running, status, faults = lock.holder(folder), _read_status(folder), find_faults(folder)
-    control, left_out = ControlState(), read_bad_lines(folder)
-    limits: list[str] = []
-    with suppress(RunFolderError):  # ``damaged`` names a damaged log
+    control, limits = ControlState(), list[str]()
+    with suppress(RunFolderError):  # ``damaged`` names a damaged log or sweep
         control = read_control_state(folder)
-    with suppress(RunFolderError):
         limits = limited_products(stored_sweep(folder))
     before = {cell["cell"]: cell for cell in status.get("cells", ())}
     cells = []
@@ -96,7 +94,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         "live": _read_json(folder / LIVE) if running is not None else None,
         "damaged": [fault.name for fault in faults if fault.problem == DAMAGED],
         "faults": [str(fault) for fault in faults],
-        "left_out": [*limits, *map(str, left_out)],
+        "left_out": [*limits, *map(str, read_bad_lines(folder))],
         "cells": cells,
     }
 
