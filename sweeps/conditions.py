@@ -91,28 +91,25 @@ class Condition(Frozen):
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
-        plays = self.mode is Mode.PLAY
-        is_broken_by_rule = {
+        replays, plays = self.history or self.lenient or self.budget, self.mode is Mode.PLAY
+        faults = {
             "hint = true adds the scenario's own hint; with hint_text, leave it out": self.hint and self.hint_text,
             "history_turns needs history = true": self.history_turns and not self.history,
             "every_frame asks each picture afresh; leave out history, lenient, budget, picture and mode": self.every_frame
-            and (self.history or self.lenient or self.budget or self.hides_picture or not plays),
+            and (replays or self.hides_picture or not plays),
             "every_state asks each state afresh; leave out history, every_frame, shuffled and mode": self.every_state
             and (self.history or self.every_frame or self.shuffled or not plays),
-            "orders needs every_state = true; replicates repeats other conditions": self.orders != ORDERS
-            and not self.every_state,
-            "thoughts needs every_state = true; play lets a model think as it will": self.thoughts
+            "orders and thoughts need every_state = true": (self.orders != ORDERS or self.thoughts)
             and not self.every_state,
         }
-        if rule := next((rule for rule, is_broken in is_broken_by_rule.items() if is_broken), ""):
-            raise ValueError(rule)
+        if fault := next((fault for fault, applies in faults.items() if applies), ""):
+            raise ValueError(fault)
         return self
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields except the description."""
-        if not isinstance(other, Condition):
-            return NotImplemented
-        return {**self.__dict__, "description": ""} == {**other.__dict__, "description": ""}
+        both = [{**vars(each), "description": ""} for each in (self, other) if isinstance(each, Condition)]
+        return both[0] == both[-1] and len(both) == 2
 
     def __hash__(self) -> int:
         return hash(self.name)

@@ -42,7 +42,7 @@ class NamedParts(Frozen):
 def load(path: Path, overrides: Iterable[str] = (), entries: Sequence[Any] = ()) -> Sweep:
     """Read a sweep file, add models (names or tables), and apply ``key=value`` overrides.
 
-    ``path`` may be the name of a sweep that ships (``sweeps.shipped``). Raises SweepError.
+    ``path`` may be the name of a sweep that ships (``sweeps.sweep_file``). Raises SweepError.
     """
     table = read_sweep(path)
     if entries and is_resolved(table):

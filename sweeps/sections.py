@@ -1,12 +1,11 @@
 """Tables of a sweep file that say how much is played and on what: evidence, precision, replicates, cluster and tracking."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from sweeps.conditions import Condition
-from sweeps.protocol import ZERO_SHOT
 from sweeps.sampling import Whole
 from sweeps.values import Frozen
 from sweeps.wordings import FIRST_OWN, SHIPPED, Wording, shipped_wording
@@ -22,12 +21,6 @@ class Evidence(Frozen):
     """The condition whose average accuracy against zero-shot is the primary endpoint, tested separately; empty for none."""
     margin: Annotated[float, Field(gt=0, le=50)] = MARGIN
     """Points of accuracy up to which a difference does not matter in tests of equivalence."""
-
-    def misfit_reason(self, conditions: frozenset[str]) -> str:
-        """Return why a sweep cannot answer the question; empty if it can."""
-        if not self.primary or (self.primary in conditions - {ZERO_SHOT} and ZERO_SHOT in conditions):
-            return ""
-        return f"primary = {self.primary!r} is compared with {ZERO_SHOT}; name both in conditions"
 
 
 Points = Annotated[float, Field(ge=0.1, le=25, strict=True)]
@@ -50,16 +43,6 @@ class Precision(Frozen):
         if self.half_width is None and self.per == "cell":
             raise ValueError('per = "cell" refers to half_width; give that too, or leave per out')
         return self
-
-    def misfit_reason(self, multiple_choice: bool, repeated: bool, conditions: Sequence[str]) -> str:
-        """Return why a sweep cannot stop by this rule; empty if it can."""
-        if not multiple_choice:
-            return "stops multiple choice, which is not played here; leave it out"
-        if repeated:
-            return "stops cells early, and replicates repeat whole cells; leave one of the two out"
-        if self.difference is not None and (ZERO_SHOT not in conditions or len(conditions) < 2):
-            return f"difference compares conditions with {ZERO_SHOT}; name {ZERO_SHOT} and another in conditions"
-        return ""
 
     @property
     def description(self) -> str:

@@ -12,8 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from envs import regular
 from sweeps.packages import find_scenarios
-from sweeps.shipped import resolve_sweep
-from sweeps.sweep_file import SweepError
+from sweeps.sweep_file import SweepError, resolve_sweep
 
 LARGEST = 4 << 20
 """Most bytes of an ids file; all 17,909 ids of the benchmark take about 100,000."""
@@ -22,13 +21,13 @@ IDS = TypeAdapter(dict[str, list[int]])
 
 def read_selections(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the selections of a sweep's fields, with ids by the short names of the sweep's scenarios."""
-    scenarios, selections = fields["scenarios"], {}
-    if "selection" in fields:
-        selections["selection"] = _read_selection(fields["selection"], scenarios, where, "selection")
+    tables = {"selection": fields} if "selection" in fields else {}
     if isinstance(open_ended := fields.get("open_ended"), dict) and "selection" in open_ended:
-        selection = _read_selection(open_ended["selection"], scenarios, where, "open_ended.selection")
-        selections["open_ended"] = {**open_ended, "selection": selection}
-    return selections
+        tables["open_ended.selection"] = open_ended
+    read = {key: _read_selection(table["selection"], fields["scenarios"], where, key) for key, table in tables.items()}
+    if "open_ended.selection" in read:
+        read["open_ended"] = {**tables["open_ended.selection"], "selection": read.pop("open_ended.selection")}
+    return read
 
 
 def _read_selection(table: Any, scenarios: Sequence[str], where: str, key: str) -> Any:
@@ -37,29 +36,22 @@ def _read_selection(table: Any, scenarios: Sequence[str], where: str, key: str) 
         return table
     if {"ids", "ids_file"} <= table.keys():
         raise SweepError(f"{where}: {key}.ids and {key}.ids_file are both there; keep one")
+    source = f"{where}: {key}.{'ids' if 'ids' in table else 'ids_file'}"
+    listed = table["ids"] if "ids" in table else _read_ids(table["ids_file"], where, source)
+    if not isinstance(listed, dict):
+        return table
+    names = [find_scenarios([name], source)[0] for name in listed]
+    ids = dict(zip(names, listed.values(), strict=True))
+    if len(ids) < len(names) or [] in ids.values():
+        raise SweepError(f"{source} names a scenario twice or without ids; give at least one id, in one list")
     if "ids" in table:
-        if not isinstance(table["ids"], dict):
-            return table
-        ids = _by_short_name(table["ids"], f"{where}: {key}.ids")
         if foreign := sorted(ids.keys() - set(scenarios)):
-            raise SweepError(
-                f"{where}: {key}.ids: {foreign[0]} is not among the scenarios; add it there, or drop its ids"
-            )
+            raise SweepError(f"{source}: {foreign[0]} is not among the scenarios; add it there, or drop its ids")
         return {**table, "ids": ids}
-    file_key = f"{where}: {key}.ids_file"
-    ids = _by_short_name(_read_ids(table["ids_file"], where, file_key), file_key)
     if missing := [scenario for scenario in scenarios if scenario not in ids]:
-        raise SweepError(f"{file_key} names no sample of {missing[0]}; leave it out of scenarios, or add its ids there")
+        raise SweepError(f"{source} names no sample of {missing[0]}; leave it out of scenarios, or add its ids there")
     rest = {name: value for name, value in table.items() if name != "ids_file"}
     return {"filtered": False, **rest, "ids": {scenario: ids[scenario] for scenario in scenarios}}
-
-
-def _by_short_name(table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    names = [find_scenarios([name], where)[0] for name in table]
-    ids = dict(zip(names, table.values(), strict=True))
-    if len(ids) < len(names) or [] in ids.values():
-        raise SweepError(f"{where} names a scenario twice or without ids; give at least one id, in one list")
-    return ids
 
 
 def _read_ids(name: Any, where: str, key: str) -> dict[str, list[int]]:

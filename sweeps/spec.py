@@ -4,6 +4,8 @@ Keys hash exactly what changes an answer.
 """
 
 import json
+from collections.abc import Iterator
+from itertools import product
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
@@ -11,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from envs.types import Mode
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.model import ModelSpec as ModelSpec
+from sweeps.protocol import ZERO_SHOT
 from sweeps.protocol import Protocol as Protocol
 from sweeps.sampling import Completed, Sampling, Whole
 from sweeps.sections import Cluster, Evidence, Precision, Replicates, Staging, Tracking
@@ -155,27 +158,8 @@ class Sweep(Frozen):
     @model_validator(mode="after")
     def _check_tables(self) -> Self:
         """Check what no table can check alone."""
-        names, models = [condition.name for condition in self.conditions], [model.name for model in self.models]
-        if len(set(models)) < len(models):
-            raise ValueError(f"a model is named twice in models: {max(models, key=models.count)!r}")
-        unpriced = [m.name for m in self.models if m.backend == "openai" and not m.endpoint.cost_known]
-        if self.cluster.max_cost is not None and unpriced:
-            raise ValueError(f"cluster.max_cost needs prompt_price and reply_price of the endpoint of {unpriced[0]}")
-        if self.evidence and (reason := self.evidence.misfit_reason(frozenset(names))):
-            raise ValueError(f"evidence: {reason}")
-        choice, repeated = Protocol.MCQA in self.protocols, self.replicates != Replicates()
-        if repeated and not choice:
-            raise ValueError("replicates repeat multiple choice, which is not played here; leave them out")
-        if Protocol.OEG_MULTI in self.protocols and self.judge is None:
-            raise ValueError(
-                'protocol = "oeg-multi" needs a judge between turns; add [judge] with a model, or with "rule-judge"'
-            )
-        if self.turn_judge and self.turn_judge.instruction != "ours":
-            raise ValueError(
-                'judge.instruction = "paper" is for one-turn answers; write "ours" for protocol = "oeg-multi"'
-            )
-        if self.precision and (reason := self.precision.misfit_reason(choice, repeated, names)):
-            raise ValueError(f"precision: {reason}")
+        if fault := next(_faults(self), ""):
+            raise ValueError(fault)
         return self
 
     def cells(self) -> tuple[Cell, ...]:
@@ -189,10 +173,9 @@ class Sweep(Frozen):
                 sampling=self.sampling_for(protocol),
                 package=self.packages.get(scenario, ""),
             )
-            for model in self.models
-            for scenario in self.scenarios
-            for condition in self.conditions
-            for protocol in self.protocols
+            for model, scenario, condition, protocol in product(
+                self.models, self.scenarios, self.conditions, self.protocols
+            )
             for replicate in (self.replicates.expand(condition) if protocol is Protocol.MCQA else (condition,))
             if not unplayable_reason(model, scenario, condition, self.only, protocol)
         )
@@ -251,3 +234,29 @@ class Sweep(Frozen):
         """Return the ``turn_judge`` if its engine has separate workers."""
         judge = self.turn_judge
         return judge if judge and judge.needs_workers else None
+
+
+def _faults(sweep: Sweep) -> Iterator[str]:
+    """Yield what is wrong with a sweep as a whole, table or key first."""
+    names, models = {condition.name for condition in sweep.conditions}, [model.name for model in sweep.models]
+    choice, repeated, rule = Protocol.MCQA in sweep.protocols, sweep.replicates != Replicates(), sweep.precision
+    unpriced = [m.name for m in sweep.models if m.backend == "openai" and not m.endpoint.cost_known]
+    if len(set(models)) < len(models):
+        yield f"a model is named twice in models: {max(models, key=models.count)!r}"
+    if sweep.cluster.max_cost is not None and unpriced:
+        yield f"cluster.max_cost needs prompt_price and reply_price of the endpoint of {unpriced[0]}"
+    primary = sweep.evidence.primary if sweep.evidence else ""
+    if primary and (primary == ZERO_SHOT or not {primary, ZERO_SHOT} <= names):
+        yield f"evidence: primary = {primary!r} is compared with {ZERO_SHOT}; name both in conditions"
+    if repeated and not choice:
+        yield "replicates repeat multiple choice, which is not played here; leave them out"
+    if Protocol.OEG_MULTI in sweep.protocols and sweep.judge is None:
+        yield 'protocol = "oeg-multi" needs a judge between turns; add [judge] with a model, or with "rule-judge"'
+    if sweep.turn_judge and sweep.turn_judge.instruction != "ours":
+        yield 'judge.instruction = "paper" is for one-turn answers; write "ours" for protocol = "oeg-multi"'
+    if rule and not choice:
+        yield "precision: stops multiple choice, which is not played here; leave it out"
+    if rule and repeated:
+        yield "precision: stops cells early, and replicates repeat whole cells; leave one of the two out"
+    if rule and rule.difference is not None and (ZERO_SHOT not in names or len(names) < 2):
+        yield f"precision: difference compares conditions with {ZERO_SHOT}; name {ZERO_SHOT} and another in conditions"

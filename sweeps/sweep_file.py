@@ -1,16 +1,26 @@
-"""Reads sweep files as TOML tables; an error is one sentence with file, line and what to type."""
+"""Reads sweep files as TOML tables, by path or by the name of one that ships here or with an installed package.
+
+An error is one sentence with file, line and what to type. A user's file takes precedence over one that ships with its name.
+"""
 
 import json
 import re
 import shlex
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from envs import regular
 from envs.errors import UserError
-from sweeps import shipped
+from envs.installed import missing_extra, offers
 
+FOLDER = Path(__file__).parent
+NO_SWEEPS = (
+    "models.toml", "newer_models.toml", "judges.toml", "differences.toml", "conditions.toml", "wordings.toml", "starter.toml",
+)  # fmt: skip
+"""Registries, other tables, and the file that ``init`` copies."""
+STARTER = FOLDER / "starter.toml"
 LARGEST = 1 << 20
 """Most bytes of a sweep file."""
 
@@ -30,7 +40,7 @@ def read_sweep(path: Path) -> dict[str, Any]:
 
     A relative data folder is next to the file or, if it does not exist there, in the working folder.
     """
-    file = shipped.resolve_sweep(path)
+    file = resolve_sweep(path)
     is_hub_id = HUB_ID.fullmatch(str(path)) and path.suffix != ".toml" and not (path.parent.exists() or file.exists())
     if is_hub_id or str(path).startswith(("http:/", "https:/")) or (file / "config.json").is_file():
         line = f"proactive-sweep run --model {shlex.quote(str(path).replace(':/', '://'))}"
@@ -41,7 +51,7 @@ def read_sweep(path: Path) -> dict[str, Any]:
     table = read_toml(file)
     for part in (table, table.get("train")):
         if isinstance(part, dict) and isinstance(data := part.get("data"), str):
-            part["data"] = shipped.resolve_data(data, file)
+            part["data"] = resolve_data(data, file)
     return table
 
 
@@ -50,11 +60,66 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(regular.read_bytes(path, LARGEST).decode())
     except FileNotFoundError:
-        raise SweepError(f"there is no sweep file {path}; {shipped.suggest_sweep(path)}") from None
+        raise SweepError(f"there is no sweep file {path}; {suggest_sweep(path)}") from None
     except OSError as problem:
         raise SweepError(f"{path} cannot be read: {problem.strerror or problem}") from None
     except (UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as problem:
         raise SweepError(f"{path} is not TOML: {problem}") from None
+
+
+def shipped_sweeps() -> dict[str, Path]:
+    """Return the files of the sweeps that ship by name: ``demo``, ``ablations/budget`` ..."""
+    files = [path for path in (*FOLDER.glob("*.toml"), *FOLDER.glob("*/*.toml")) if path.name not in NO_SWEEPS]
+    sweeps = {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(files)}
+    offered = {name: Path(offer.load()) / f"{name}.toml" for name, offer in offers("sweep", sweeps).items()}
+    return dict(sorted((sweeps | offered).items(), key=lambda item: f"{item[0]}.toml"))
+
+
+def resolve_sweep(path: Path) -> Path:
+    """Return the path of an existing file, or else of the sweep that ships as ``demo``, ``demo.toml`` or ``sweeps/demo.toml``."""
+    if path.exists() or path.is_absolute():
+        return path
+    return shipped_sweeps().get(_name(path), path)
+
+
+def suggest_sweep(path: Path) -> str:
+    """Suggest what to type instead of a missing sweep file."""
+    if extra := missing_extra(_name(path)):
+        return extra
+    close = get_close_matches(_name(path), list(shipped_sweeps()), n=1)
+    return f"did you mean {close[0]!r}?" if close else "`proactive-sweep ls sweeps` lists those that ship"
+
+
+def _name(path: Path) -> str:
+    return path.as_posix().removeprefix("sweeps/").removesuffix(".toml")
+
+
+def resolve_data(data: str, file: Path) -> str:
+    """Return an address or an absolute data folder as it is, and a relative one next to the sweep file if it exists there.
+
+    A sweep that ships has its data in the working folder.
+    """
+    ships = file.resolve() in map(Path.resolve, shipped_sweeps().values())
+    own = file.parent / data
+    return str(own) if "://" not in data and not ships and own.exists() else data
+
+
+def missing_data(data: str, path: Path) -> str:
+    """Return why a sweep file's data folder is missing and what to type; empty if it exists or is an address."""
+    paths = dict.fromkeys((str((path.parent / data).absolute()), str(Path(data).absolute())))
+    if "://" in data or any(Path(candidate).exists() for candidate in paths):
+        return ""
+    draw = f"proactive-sweep data demo {shlex.quote(data)}"
+    return (
+        f"there is no data folder {data!r} (looked for {' and '.join(paths)}); `{draw}` draws a small one,"
+        " `proactive-sweep data fetch DIR` downloads the published one"
+    )
+
+
+def copy_sweep_text(source: Path, file: Path) -> str:
+    """Return the text of a sweep for a user's file, without its name, so that it gets a separate output folder."""
+    lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("name = ")).replace("run FILE", f"run {file}")
 
 
 LISTS = ("models", "scenarios", "conditions", "protocol", "measures")

@@ -11,7 +11,7 @@ from envs.installed import offers
 from orchestrator.cli.main import app
 from sweeps.conditions import CONDITIONS
 from sweeps.load import build, load
-from sweeps.shipped import resolve_sweep
+from sweeps.sweep_file import resolve_sweep
 from tests.elsewhere import working_folder
 
 ROOT = Path(__file__).parents[1]

@@ -109,7 +109,7 @@ def _provider(offer: Offer) -> str:
 
 def sweeps() -> Rows:
     """Return every shipped sweep with the question in its first line."""
-    from sweeps.shipped import shipped_sweeps
+    from sweeps.sweep_file import shipped_sweeps
 
     first_lines = {name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in shipped_sweeps().items()}
     return [{"name": name, "question": line.removeprefix("# ").strip()} for name, line in first_lines.items()]
@@ -117,8 +117,7 @@ def sweeps() -> Rows:
 
 def differences() -> Rows:
     """Return the differences between a model's input here and in the published package, each with the switch that undoes it."""
-    from sweeps.shipped import FOLDER
-    from sweeps.sweep_file import read_toml
+    from sweeps.sweep_file import FOLDER, read_toml
 
     return [{"name": name, **texts} for name, texts in read_toml(FOLDER / "differences.toml").items()]
 

@@ -99,7 +99,7 @@ def with_local_output(sweep: Sweep) -> Sweep:
 
 def require_data(sweep: Sweep, file: Path) -> None:
     """Raise UserError, naming the paths tried, if the data folder of the sweep is missing."""
-    from sweeps.shipped import missing_data
+    from sweeps.sweep_file import missing_data
 
     if why := missing_data(sweep.data, file):
         raise UserError(why)
@@ -107,7 +107,7 @@ def require_data(sweep: Sweep, file: Path) -> None:
 
 def split_sweep(names: Iterable[str]) -> tuple[list[str], Path | None]:
     """Return the names of models, and the sweep file among them if there is one; raises UserError for two."""
-    from sweeps.shipped import shipped_sweeps
+    from sweeps.sweep_file import shipped_sweeps
 
     models, sweeps = list[str](), list[str]()
     for name in names:

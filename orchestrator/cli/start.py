@@ -38,7 +38,7 @@ def init(file: NewFile = None, source: Source = "", model: ModelSources = []) ->
 
 def _write(path: Path, source: str, models: list[str]) -> list[str]:
     """Write the file or folder, and return what to type next."""
-    from sweeps import shipped
+    from sweeps.sweep_file import STARTER, copy_sweep_text, shipped_sweeps, suggest_sweep
 
     if source == PACKAGE:
         spec = find_spec("proactive_sweep")  # located, not imported: importing it requires the package verifiers
@@ -50,17 +50,17 @@ def _write(path: Path, source: str, models: list[str]) -> list[str]:
 
         write_line(models, {}, None, path)
         return _next_steps(path)
-    sweeps = {"": shipped.STARTER, **shipped.shipped_sweeps()}
+    sweeps = {"": STARTER, **shipped_sweeps()}
     if source not in sweeps:
-        raise UserError(f"no shipped sweep is called {source!r}; {shipped.suggest_sweep(Path(source))}")
-    path.write_text(shipped.copy_sweep_text(sweeps[source], path), encoding="utf-8")
+        raise UserError(f"no shipped sweep is called {source!r}; {suggest_sweep(Path(source))}")
+    path.write_text(copy_sweep_text(sweeps[source], path), encoding="utf-8")
     return _next_steps(path)
 
 
 def _next_steps(path: Path) -> list[str]:
     """Return the file written and the commands to type next."""
     from sweeps.load import load
-    from sweeps.shipped import missing_data
+    from sweeps.sweep_file import missing_data
 
     sweep, file = load(path), shlex.quote(str(path))
     folder = shlex.quote(str(path.parent / sweep.data))

@@ -151,7 +151,7 @@ def recording_shown_pictures(state: AttemptState) -> Iterator[None]:
     """Record, while the block runs, the pictures of a local data folder that the planned models see."""
     recorded = not state.pending and (state.output / pictures.FILE).exists()
     local = parse_address(state.sweep.data) is None
-    if recorded or not local or not any(map(pictures.ShownPictures.uses_pictures, state.plan.cells)):
+    if recorded or not local or not any(map(pictures.shows_pictures, state.plan.cells)):
         yield
         return
     with pictures.recording_pictures(state.output, Path(state.sweep.data), state.plan) as stop:

@@ -18,7 +18,7 @@ from orchestrator.datasets.staging import has_lines
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
 from sweeps.checkpoint import checkpoint_folder
-from sweeps.endpoint import Endpoint
+from sweeps.model import Endpoint
 from sweeps.registry import describe_code, judges, registry
 from sweeps.spec import ModelSpec, Sweep
 from sweeps.sweep_file import RESOLVED

@@ -51,60 +51,41 @@ class PictureFile(NamedTuple):
     sum: str
     """BLAKE2b of the content, 32 hex digits; or ``CHANGED``."""
 
-    @property
-    def state(self) -> tuple[int, int, int]:
-        """Return the fields that tell, without reading the file, that it is unchanged."""
-        return self.size, self.modified, self.changed
-
 
 _SCHEMA = pl.Schema({name: pl.String if name in ("path", "sum") else pl.Int64 for name in PictureFile._fields})
 
 
-class ShownPictures:
-    """The pictures that each episode of a plan may show to a model; built-in policies see none."""
+def shows_pictures(cell: Cell) -> bool:
+    """Return True unless the cell's model is a built-in policy, which sees none."""
+    return cell.model.backend != "builtin"
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self._example_cache: dict[tuple[str, int, str, bool], frozenset[str]] = {}
 
-    @staticmethod
-    def uses_pictures(cell: Cell) -> bool:
-        """Return True unless the cell's model is a built-in policy."""
-        return cell.model.backend != "builtin"
+def shown_paths(plan: Plan, cell: Cell, sample: Sample) -> frozenset[str]:
+    """Return the paths of the pictures that an episode may show to a model, solved examples included."""
+    if not shows_pictures(cell):
+        return frozenset()
+    shots = examples(sample, plan.pools[cell.scenario], cell.condition, plan.seed, cell.model.small_examples)
+    refs = [ref for message in shots for ref in message.images]
+    if cell.condition.picture == "swapped":
+        refs += [sample.swapped.image] if sample.swapped else []
+    elif cell.condition.picture != "none":
+        refs += reachable_pictures(sample)
+    return frozenset(ref.path for ref in refs)
 
-    def all_paths(self) -> Iterator[str]:
-        """Yield the path of every picture of the plan's episodes, each once."""
-        yielded = set[str]()
-        cells = filter(self.uses_pictures, self.plan.cells)
-        cell_per_kind = {(c.scenario, c.protocol, c.condition.name, c.model.small_examples): c for c in cells}
-        for cell in cell_per_kind.values():  # cells that differ only in the model show the same pictures
-            for sample in self.plan.cell_samples(cell):
-                new = self.paths(cell, sample) - yielded
-                yielded |= new
-                yield from sorted(new)
 
-    def paths(self, cell: Cell, sample: Sample) -> frozenset[str]:
-        """Return the paths of one episode's pictures, including solved examples."""
-        if not self.uses_pictures(cell):
-            return frozenset()
-        return self._sample_paths(cell, sample) | self._example_paths(cell, sample)
+def all_paths(plan: Plan) -> Iterator[str]:
+    """Yield the path of every picture of the plan's episodes, each once."""
+    yielded = set[str]()
+    for cell in {_kind(cell): cell for cell in plan.cells}.values():
+        for sample in plan.cell_samples(cell):
+            new = shown_paths(plan, cell, sample) - yielded
+            yielded |= new
+            yield from sorted(new)
 
-    def _sample_paths(self, cell: Cell, sample: Sample) -> frozenset[str]:
-        if cell.condition.picture == "none":
-            return frozenset()
-        if cell.condition.picture == "swapped":
-            return frozenset() if sample.swapped is None else frozenset({sample.swapped.image.path})
-        return frozenset(ref.path for ref in reachable_pictures(sample))
 
-    def _example_paths(self, cell: Cell, sample: Sample) -> frozenset[str]:
-        if not cell.condition.shots:
-            return frozenset()
-        small = cell.model.small_examples
-        example_key = (sample.scenario, sample.id, cell.condition.name, small)
-        if example_key not in self._example_cache:
-            messages = examples(sample, self.plan.pools[sample.scenario], cell.condition, self.plan.seed, small)
-            self._example_cache[example_key] = frozenset(ref.path for message in messages for ref in message.images)
-        return self._example_cache[example_key]
+def _kind(cell: Cell) -> tuple[object, ...]:
+    """Return what decides, with the sample, which pictures an episode shows; most models share it."""
+    return cell.scenario, cell.protocol, cell.condition.name, cell.model.small_examples, shows_pictures(cell)
 
 
 def read_pictures(folder: Path) -> dict[str, PictureFile]:
@@ -124,14 +105,17 @@ def scan_pictures(data: Path, paths: Iterable[str], previous: Mapping[str, Pictu
 
 def find_unchanged(sweep: Sweep, old: Sweep, plan: Plan, folder: Path, ordinals: Sequence[int]) -> list[int]:
     """Return the ordinals of episodes whose pictures are all known to be unchanged since the run of ``old`` in ``folder``."""
-    location, shown = parse_address(sweep.data), ShownPictures(plan)
+    location = parse_address(sweep.data)
     if location is not None and location.scheme == "hf" and location.fixed and sweep.data == old.data:
         return list(ordinals)  # both runs used the same commit, which never changes
-    paths = {
-        ordinal: shown.paths(plan.cells[index], sample)
-        for ordinal in ordinals
-        for index, sample in [plan.task(ordinal)]
-    }
+    shown: dict[object, frozenset[str]] = {}
+    paths: dict[int, frozenset[str]] = {}
+    for ordinal in ordinals:
+        index, sample = plan.task(ordinal)
+        episode = (_kind(plan.cells[index]), sample.id)
+        if episode not in shown:
+            shown[episode] = shown_paths(plan, plan.cells[index], sample)
+        paths[ordinal] = shown[episode]
     earlier = read_pictures(folder) if location is None else {}
     recorded = sorted(frozenset[str]().union(*paths.values()) & earlier.keys())
     now = scan_pictures(Path(sweep.data), recorded, earlier)
@@ -164,7 +148,7 @@ def recording_pictures(folder: Path, data: Path, plan: Plan) -> Iterator[Event]:
 
     def record() -> None:
         try:
-            record_pictures(folder, data, ShownPictures(plan).all_paths(), stop)
+            record_pictures(folder, data, all_paths(plan), stop)
         except (OSError, ValueError) as problem:
             # a full disk, or a plan that no worker can play; the sweep itself reports both
             log.warning("the hashes of the pictures are not saved: %s", problem)
@@ -184,7 +168,7 @@ def _scan_picture(data: Path, path: str, previous: PictureFile | None) -> Pictur
     try:
         status = (data / path).stat()
         state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        if previous is not None and previous.state == state:
+        if previous is not None and previous[1:4] == state:
             return previous
         content = regular.read_bytes(data / path, LARGEST_FILE)
     except OSError:

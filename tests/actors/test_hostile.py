@@ -13,7 +13,7 @@ from actors.engine.backend import BackendDied, ModelStopped, Refused, Reply, Unp
 from actors.engine.openai.backend import UNREADABLE_TRIES, OpenAIBackend
 from actors.engine.openai.reply import MAX_TOKENS
 from actors.text.printable import UNSAFE
-from sweeps.endpoint import Endpoint
+from sweeps.model import Endpoint
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, user
 from tests.actors.hostile import ENDS, KEY, MODES, REPLY, SHAPES, STOPS, USAGE, WAITS, pieces

@@ -16,7 +16,7 @@ from actors.engine.chat_format import MAX_ARGUMENTS
 from actors.engine.openai.backend import UNREADABLE_TRIES, OpenAIBackend
 from actors.engine.openai.reply import MAX_CALLS
 from envs.tool_calls import Call, Function, parse_call
-from sweeps.endpoint import Endpoint
+from sweeps.model import Endpoint
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, user
 from tests.actors.hostile import KEY

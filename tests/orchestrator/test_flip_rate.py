@@ -46,7 +46,7 @@ class Planted(ScriptedBackend):
 
 def play(folder, spec, tilted=False):
     play_sweep(folder, spec, backends={"vlm": Planted(tilted)})
-    pictures.record_pictures(folder, Path(spec.data), pictures.ShownPictures(build_plan(spec)).all_paths(), Event())
+    pictures.record_pictures(folder, Path(spec.data), pictures.all_paths(build_plan(spec)), Event())
     return folder
 
 

@@ -28,7 +28,7 @@ from orchestrator.execution import (
     ray_cluster,
     worker_pool,
 )
-from orchestrator.planning.pictures import ShownPictures
+from orchestrator.planning import pictures
 from orchestrator.storage import control_log, episode_store, lock, software, status
 from sweeps.spec import ModelSpec
 from tests.simulation import simulated_tables
@@ -82,7 +82,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(episode_store, "MOST_SMALL", MOST_SMALL)
     replace(importlib.metadata, "version", _read_version_once)
     replace(status, "commit", _read_commit_once)
-    replace(ShownPictures, "uses_pictures", staticmethod(lambda cell: False))
+    replace(pictures, "shows_pictures", lambda cell: False)
     if run.remote:
         patches.enter_context(run.remote.replaced(replace))
     for module in list(sys.modules.values()):

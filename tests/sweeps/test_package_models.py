@@ -12,8 +12,8 @@ from envs.installed import PackageError
 from sweeps.load import SweepError, build, load
 from sweeps.package_models import resolve_source
 from sweeps.registry import registry
-from sweeps.shipped import resolve_sweep, shipped_sweeps, suggest_sweep
 from sweeps.spec import ModelSpec
+from sweeps.sweep_file import resolve_sweep, shipped_sweeps, suggest_sweep
 from tests.envs.test_installed import install
 
 MODULE = """
@@ -71,7 +71,7 @@ def test_a_model_may_not_take_the_name_of_one_that_ships(site):
 
 def test_what_an_extra_would_offer_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.package_models.offers", lambda kind, taken=(): {})
-    monkeypatch.setattr("sweeps.shipped.offers", lambda kind, taken=(): {})
+    monkeypatch.setattr("sweeps.sweep_file.offers", lambda kind, taken=(): {})
     line = "pip install -e extras/demo"
     table = {"data": "d", "conditions": ["hint"]}
     embedded = ModelSpec(name="e", source="builtin:embedded", backend="transformers")

@@ -10,7 +10,6 @@ from sweeps import wordings
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import SweepError, build
 from sweeps.model import ModelSpec
-from sweeps.sections import Precision
 from sweeps.spec import Protocol
 from sweeps.unplayable import unplayable_reason
 from sweeps.wordings import shipped_wording
@@ -23,23 +22,21 @@ def entry(**fields):
 # -- precision ---------------------------------------------------------------------------------------------------------
 
 
-BOTH = ("zero-shot", "hint")
-
-
 @pytest.mark.parametrize(
-    ("fields", "sweep", "reason"),
+    ("table", "reason"),
     [
-        ({"half_width": 1.0}, (True, False, BOTH), ""),
-        ({"half_width": 1.0}, (False, False, BOTH), "stops multiple choice"),
-        ({"half_width": 1.0}, (True, True, BOTH), "replicates repeat whole cells"),
-        ({"difference": 1.0}, (True, False, BOTH), ""),
-        ({"difference": 1.0}, (True, False, ("zero-shot",)), "name zero-shot and another"),
-        ({"difference": 1.0}, (True, False, ("hint", "history")), "name zero-shot and another"),
+        ({"precision": {"half_width": 1.0}, "protocol": "oeg"}, "stops multiple choice"),
+        ({"precision": {"half_width": 1.0}, "replicates": 2}, "replicates repeat whole cells"),
+        ({"precision": {"difference": 1.0}}, "name zero-shot and another"),
+        ({"precision": {"difference": 1.0}, "conditions": ["hint", "history"]}, "name zero-shot and another"),
     ],
-)  # fmt: skip
-def test_a_rule_fits_the_sweep_or_says_why_not(fields, sweep, reason):
-    found = Precision(**fields).misfit_reason(*sweep)
-    assert reason in found and bool(reason) == bool(found)
+)
+def test_a_rule_that_does_not_fit_the_sweep_says_why(table, reason):
+    with pytest.raises(SweepError, match=f"precision: .*{reason}"):
+        build({"data": "d", "models": ["oracle"], **table}, "s.toml")
+    build(
+        {"data": "d", "models": ["oracle"], "conditions": ["zero-shot", "hint"], "precision": table["precision"]}, "s"
+    )
 
 
 # -- cells -------------------------------------------------------------------------------------------------------------

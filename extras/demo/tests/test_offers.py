@@ -16,7 +16,7 @@ from proactive_demo.drawing import CATEGORIES
 from proactive_demo.stored_benchmark import write_stored_benchmark
 from sweeps.load import load
 from sweeps.registry import registry
-from sweeps.shipped import shipped_sweeps
+from sweeps.sweep_file import shipped_sweeps
 from tests.benchmark import STORED
 from tests.conftest import Cli
 

@@ -15,7 +15,7 @@ from actors.playing.play import Episode, play
 from envs.samples import load_samples
 from proactive_operating.option_scores import SAMPLES
 from sweeps.conditions import VARIANTS
-from sweeps.endpoint import Endpoint
+from sweeps.model import Endpoint
 from sweeps.spec import Cell, ModelSpec
 from tests.actors.service import Service, completion, serving
 

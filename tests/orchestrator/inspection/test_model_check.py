@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.inspection.model_check import check, local_fault
-from sweeps.endpoint import Endpoint
+from sweeps.model import Endpoint
 from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec

@@ -53,7 +53,7 @@ def play_attempt(folder, spec, others=(), only=None):
         finally:
             store.close()
     play_sweep(folder, spec, only, {"vlm": engine} if any(model.name == "vlm" for model in spec.models) else {})
-    pictures.record_pictures(folder, Path(spec.data), pictures.ShownPictures(plan).all_paths(), Event())
+    pictures.record_pictures(folder, Path(spec.data), pictures.all_paths(plan), Event())
     return engine.calls
 
 

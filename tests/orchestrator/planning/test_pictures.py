@@ -11,9 +11,9 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.pictures import (
     FILE,
     PictureFile,
-    ShownPictures,
     read_pictures,
     record_pictures,
+    shown_paths,
 )
 from orchestrator.storage import checksums
 from tests.orchestrator.report import runs
@@ -29,11 +29,10 @@ def plan_of(demo_data, conditions, scenarios=("QD",), models=("m",), **more):
 
 def test_solved_examples_are_shown_too(demo_data):
     plan = plan_of(demo_data, ["zero-shot", "icl-3"], ["MVP-N"])
-    shown = ShownPictures(plan)
     by_condition = {cell.condition.name: cell for cell in plan.cells}
     sample = plan.cell_samples(plan.cells[0])[0]
-    plain, with_examples = (shown.paths(by_condition[name], sample) for name in ("zero-shot", "icl-3"))
-    assert plain < with_examples and shown._example_paths(by_condition["zero-shot"], sample) == frozenset()
+    plain, with_examples = (shown_paths(plan, by_condition[name], sample) for name in ("zero-shot", "icl-3"))
+    assert plain < with_examples
     others = {ref.path for other in plan.pools["MVP-N"] if other.id != sample.id for ref in reachable_pictures(other)}
     assert with_examples - plain <= others | plain
 
@@ -87,4 +86,4 @@ def test_hashes_are_taken_beside_an_attempt_and_wait_for_its_end(tmp_path, demo_
     with pictures.recording_pictures(tmp_path, demo_data, plan) as stop:
         assert not stop.is_set()
     recorded = read_pictures(tmp_path)
-    assert set(recorded) == set(ShownPictures(plan).all_paths()) and all(len(p.sum) == 32 for p in recorded.values())
+    assert set(recorded) == set(pictures.all_paths(plan)) and all(len(p.sum) == 32 for p in recorded.values())

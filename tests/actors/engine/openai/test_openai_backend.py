@@ -21,7 +21,7 @@ from actors.engine.backend import BackendDied, BudgetSpent, ModelStopped, Refuse
 from actors.engine.openai.backend import OpenAIBackend
 from actors.engine.registry import open_engine
 from envs.types import ImageRef
-from sweeps.endpoint import Endpoint
+from sweeps.model import Endpoint
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
 from tests.actors.service import HANG, Answer, Service, completion, failure, serving

@@ -15,7 +15,7 @@ from PIL import Image
 from actors.engine.chat_format import data_url
 from actors.engine.registry import open_engine
 from envs.types import ImageRef
-from sweeps.endpoint import Endpoint
+from sweeps.model import Endpoint
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, user
 from tests.actors.service import completion, serving
