@@ -74,15 +74,11 @@ class CameraMoves(Scenario):
 
     def problems(self, sample: Sample) -> list[str]:
         extra, reasons = sample.extra, []
-        direction, granularity = extra.get("direction"), extra.get("granularity")
+        direction = extra.get("direction")
+        granularity: Any = extra.get("granularity")
         if not isinstance(direction, str) or not any(word in direction for word in MOVES):
             return [f"direction {direction!r} names none of {', '.join(MOVES)}"]
-        if (
-            isinstance(granularity, bool)
-            or not isinstance(granularity, int | float)
-            or granularity < 1
-            or granularity % 1
-        ):
+        if type(granularity) not in (int, float) or granularity < 1 or granularity % 1:
             reasons.append(f"granularity {granularity!r} must be a whole number from 1 up")
         crop = extra.get("crop")
         edges = [crop.get(edge) for edge in ("top", "left", "height", "width")] if isinstance(crop, dict) else [None]

@@ -60,13 +60,9 @@ def _read_suggestions(folder: Path, versions: tuple[tuple[str, int, int], ...]) 
     }
 
 
-def invalid_suggestions(scenario: str, pool: Suggestions, source: str | None = None) -> Suggestions:
-    """Return other scenarios' suggestions (or those of ``source``) that mean nothing in this one."""
-    return _invalid(scenario, tuple(pool.items()), source)
-
-
 @lru_cache(maxsize=256)
 def _invalid(scenario: str, pool: tuple[tuple[str, tuple[str, ...]], ...], source: str | None) -> Suggestions:
+    """Return other scenarios' suggestions (or those of ``source``) that mean nothing in this one."""
     cues = SCENARIOS[scenario].cue
     texts = {
         name: tuple(text for text in texts if not any(cue in text.lower() for cue in cues))
@@ -83,9 +79,8 @@ def replace_suggestions(sample: Sample, seed: int, source: str | None = None) ->
     Raises ValueError if too few suggestions are invalid here.
     """
     asks = suggestions(sample.options)
-    pool = invalid_suggestions(
-        sample.scenario, FOREIGN if sample.suggestion_pool is None else sample.suggestion_pool, source
-    )
+    everything = FOREIGN if sample.suggestion_pool is None else sample.suggestion_pool
+    pool = _invalid(sample.scenario, tuple(everything.items()), source)
     if (count := len({text for texts in pool.values() for text in texts})) < len(asks):
         raise ValueError(
             f"random-proactive needs {len(asks)} suggestions of {source or 'other scenarios'} for {sample.scenario} "

@@ -1,13 +1,14 @@
-"""Reads files with untrusted names: never waits for a pipe, never reads a device, and reads a limited number of bytes.
+"""Reads files with untrusted names, and untrusted JSON: never waits for a pipe, never reads a device, and has a limit.
 
-Every failure is an OSError whose ``strerror`` gives the reason.
+Every failure of a file is an OSError whose ``strerror`` gives the reason.
 """
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -28,3 +29,11 @@ def read_bytes(path: Path, most: int) -> bytes:
     if len(content) > most:
         raise OSError(errno.EINVAL, f"it is larger than {most:,} bytes", str(path))
     return content
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON text; raises ValueError if it is not JSON, not UTF-8, or nested too deeply for Python's parser."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None

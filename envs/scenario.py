@@ -39,8 +39,6 @@ class Scenario:
     """Fields that ``image_template`` may name."""
     frame_digits: ClassVar[int] = 1
     """Minimum number of digits of a frame number in paths."""
-    most_frames: ClassVar[int | None] = None
-    """Maximum number of pictures of a sample in a decision map (``envs.frames``); None takes all."""
     reasoning: ClassVar[str] = ""
     """Chain-of-thought wording before an example's suggestion; empty if the paper has no examples for the scenario."""
     example_edge: ClassVar[int | None] = None

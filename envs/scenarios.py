@@ -57,7 +57,6 @@ class VideoOcclusion(Ring):
     cue = VIDEO_CUE
     back = Move.REWIND
     frame_digits = 4
-    most_frames = 32
 
 
 class MultiView(LastImageSettles):

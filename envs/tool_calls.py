@@ -20,16 +20,12 @@ LONGEST = 20_000
 """Most characters of a reply with a call."""
 
 _CAMERA = dict.fromkeys((Move.LEFT, Move.RIGHT, Move.UP, Move.DOWN), ("move_camera", "direction"))
-_REPAIRS = (
-    Move.BRIGHTNESS, Move.CONTRAST, Move.SATURATION, Move.DEBLUR, Move.DENOISE, Move.DECOMPRESS, Move.RESOLUTION,
-    Move.ARTIFACTS,
-)  # fmt: skip
 _VIDEO = {Move.REWIND: ("rewind", ""), Move.WAIT: ("wait", "")}
 FUNCTIONS: Mapping[str, Mapping[Move, tuple[str, str]]] = {
     "ROD": dict.fromkeys((Move.LEFT, Move.RIGHT), ("move_blocks", "direction")),
     "VSOD": _VIDEO,
     "MVP-N": {Move.ROTATE: ("rotate", "")},
-    "IN-C": dict.fromkeys(_REPAIRS, ("enhance_image", "operation")),
+    "IN-C": dict.fromkeys(SCENARIOS["IN-C"].cue.values(), ("enhance_image", "operation")),
     "QD": {Move.DETAIL: ("add_details", "")},
     "CIT": _VIDEO,
     "COCO": {**_CAMERA, Move.ZOOM: ("move_farther", "")},
@@ -130,10 +126,7 @@ _ENCODED = '{"tool_calls": ['
 def _option_call(scenario: str, option: str, shown: tuple[str, ...]) -> Call:
     if option not in suggestions(shown):
         return Call(ABSTAIN, {})
-    return _move_call(scenario, SCENARIOS[scenario].move(option))
-
-
-def _move_call(scenario: str, move: Move) -> Call:
+    move = SCENARIOS[scenario].move(option)
     name, parameter = FUNCTIONS[scenario][move]
     return Call(name, {parameter: move.value} if parameter else {})
 
@@ -188,12 +181,11 @@ def _parse_json(text: str) -> Call | None:
     except (ValueError, RecursionError):
         return None
     match content:
-        case {"tool_calls": [call]} | ({"name": _} as call):
-            pass
-        case _:
-            return None
-    match call:
-        case {"name": str(name), "arguments": dict(arguments), **rest} if not rest:
+        case {"tool_calls": [{"name": str(name), "arguments": dict(arguments), **rest}]} | {
+            "name": str(name),
+            "arguments": dict(arguments),
+            **rest,
+        } if not rest:
             return Call(name, arguments)
     return None
 
@@ -208,10 +200,9 @@ def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def write_functions(functions: Sequence[Function]) -> str:
     """Return the request for a call with one line per function: ``- move_blocks(direction: "left" | "right"): ...``."""
-    lines = [f"- {function.name}({_list_values(function)}): {function.description}\n" for function in functions]
+    lines = []
+    for function in functions:
+        values = " | ".join(json.dumps(value, ensure_ascii=False) for value in function.values)
+        arguments = f"{function.parameter}: {values}" if values else ""
+        lines.append(f"- {function.name}({arguments}): {function.description}\n")
     return f"{LISTED}{''.join(lines)}{WRITTEN}"
-
-
-def _list_values(function: Function) -> str:
-    values = " | ".join(json.dumps(value, ensure_ascii=False) for value in function.values)
-    return f"{function.parameter}: {values}" if values else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envs import regular
-from envs.json_text import parse_json
+from envs.regular import parse_json
 from sweeps.model import Limit, ModelSpec
 
 MAX_FILE_BYTES = 1 << 24

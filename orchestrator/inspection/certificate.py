@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from actors.engine.weights import same_weights
 from actors.text.printable import list_first
 from actors.trial.certificate import MAX_LISTED, Certificate, CertifiedRequest
-from envs.json_text import parse_json
+from envs.regular import parse_json
 from orchestrator.storage import checksums
 from orchestrator.storage.loaded_weights import shorten
 from orchestrator.storage.run_folder import to_json

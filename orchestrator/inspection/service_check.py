@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.text.printable import list_first
 from actors.text.proxies import describe_proxy
-from envs.json_text import parse_json
+from envs.regular import parse_json
 from sweeps.checkpoint import MAX_FILE_BYTES
 from sweeps.spec import ModelSpec
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from envs.errors import RunFolderError
-from envs.json_text import parse_json
+from envs.regular import parse_json
 from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.storage.lock import describe_holder, describe_process, names_process, refusal
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from envs import regular
 from envs.errors import RunFolderError
-from envs.json_text import parse_json
+from envs.regular import parse_json
 from orchestrator.storage import safe_write
 
 NAME = "lock"

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
-from envs.json_text import parse_json
+from envs.regular import parse_json
 from envs.types import ERRORS, Ending
 from orchestrator.storage import checksums, lock, safe_write
 from orchestrator.storage.control_log import ControlState, read_control_state

@@ -11,19 +11,22 @@ from envs.answers import as_letter, as_text, option_table
 from envs.check import reachable_states
 from envs.types import Action, Sample, State, Turn, Verdict
 
+MOST_FRAMES = {"VSOD": 32}
+"""Scenario -> maximum number of pictures of a sample in a decision map; the others take all."""
+
 
 def decision_states(sample: Sample) -> list[State]:
     """Return one state per picture of a decision map, nearest first.
 
-    A scenario with ``most_frames`` (VSOD: 32) is thinned to every n-th frame of its ring, n as small as possible.
+    A scenario of ``MOST_FRAMES`` is thinned to every n-th frame of its ring, n as small as possible.
     """
     game = SCENARIOS[sample.scenario]
     states: dict[str, State] = {}
     for state in reachable_states(sample):
         states.setdefault(game.image(sample, state).key, state)
-    if game.most_frames is None:
+    if sample.scenario not in MOST_FRAMES:
         return list(states.values())
-    step = ceil(sample.frames / game.most_frames)
+    step = ceil(sample.frames / MOST_FRAMES[sample.scenario])
     return [state for state in states.values() if (state.frame - sample.first_frame) % sample.frames % step == 0]
 
 

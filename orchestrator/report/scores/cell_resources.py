@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from envs.json_text import parse_json
+from envs.regular import parse_json
 from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, OBSERVED_FILE, read_observed
 from orchestrator.storage import checksums, reused, run_folder
 from orchestrator.storage.episode_store import episodes, filter_planned
