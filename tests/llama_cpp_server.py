@@ -1,4 +1,4 @@
-"""llama.cpp's server on loopback: ``python llama_cpp_server.py WEIGHTS PORT ROTARY_BASE`` (0: that of the weights)."""
+"""llama.cpp's server on loopback: ``python llama_cpp_server.py WEIGHTS PORT``."""
 
 import sys
 import time
@@ -6,7 +6,7 @@ import time
 import xllamacpp  # type: ignore[import-not-found]
 
 
-def main(weights: str, port: str, rotary_base: str) -> None:
+def main(weights: str, port: str) -> None:
     parameters = xllamacpp.CommonParams()
     parameters.model.path = weights
     parameters.model_alias = {"smol"}
@@ -18,7 +18,6 @@ def main(weights: str, port: str, rotary_base: str) -> None:
         False  # with the cache or a second slot, 16 of 63 greedy replies differed from the first time
     )
     parameters.cpuparams.n_threads = 1  # threads that wait for each other by spinning stand still on a full machine
-    parameters.rope_freq_base = float(rotary_base)
     server = xllamacpp.Server(parameters)
     while server:
         time.sleep(3600)

