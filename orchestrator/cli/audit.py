@@ -11,12 +11,12 @@ import typer
 from envs import regular
 from envs.errors import UserError
 from orchestrator.audit.answers import ReplayError, score_lines
-from orchestrator.cli.options import AsJson, MovedData, readable_folder
+from orchestrator.cli.options import A_RUN, AsJson, MovedData, readable_folder
 from orchestrator.cli.printing import print_json, print_lines, reading
 
 
 def audit(
-    output: Annotated[str, typer.Argument(metavar="[DIR]", help="A run folder, or s3://BUCKET/FOLDER.")] = "",
+    output: Annotated[str, typer.Argument(metavar="[DIR]", help=A_RUN)] = "",
     package: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder that holds proactivebench/.")] = None,
     python: Annotated[str | None, typer.Option(help="A Python interpreter, 3.12 or newer.")] = None,
     install: Annotated[bool, typer.Option("--install", help="Fetch the package first.")] = False,
@@ -31,13 +31,11 @@ def audit(
 
     With --answers, score transcripts made elsewhere: JSON lines in, JSON lines out, without pictures or models.
     """
-    if answers is not None:
-        if output or data is None:
-            raise UserError("--answers requires --data and no run folder: audit --answers FILE --data DIR")
+    if answers is not None and data is not None and not output:
         _score_answers(answers, data)
         return
-    if not output:
-        raise UserError("name a run folder, or type --answers FILE.jsonl --data DIR")
+    if answers is not None or not output:
+        raise UserError("name a run folder, or score transcripts by: audit --answers FILE.jsonl --data DIR")
     from orchestrator.audit.audit import audit as replay_run
 
     folder = readable_folder(output)

@@ -7,9 +7,8 @@ import typer
 
 from envs import SCENARIOS
 from envs.check import check as check_folder
+from orchestrator.cli.options import Scenarios
 from orchestrator.cli.printing import print_lines
-
-Scenarios = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
 
 
 def fetch(
@@ -31,9 +30,7 @@ def fetch(
 def check(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The benchmark folder.")],
     scenarios: Scenarios = "all",
-    unfiltered: Annotated[
-        bool, typer.Option("--unfiltered", help="Check every line, not only the samples that the paper evaluates.")
-    ] = False,
+    unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Also lines that the paper's filter drops.")] = False,
     deep: Annotated[bool, typer.Option("--deep", help="Decode every picture fully.")] = False,
 ) -> None:
     """List every bad line and every missing or unreadable picture; exit code 1 if there is any."""

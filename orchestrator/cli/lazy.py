@@ -1,7 +1,8 @@
 """Commands that are imported when they are typed, so that ``--help`` imports none of them."""
 
-import importlib
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ import typer
 from typer.core import TyperGroup
 
 from envs.errors import UserError
-from envs.installed import PackageError
 from orchestrator.cli.removed import removed_sentence
 from orchestrator.cli.user_errors import path_of, report_user_errors
 
@@ -30,9 +30,16 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command with its arguments and options."""
+        """Return the command with its arguments and options; raises PackageError if its package cannot be imported."""
         command = super().get_command(ctx, cmd_name)
-        return None if command is None else load(command)
+        if load := getattr(getattr(command, "callback", None), "load", None):
+            program = typer.Typer(add_completion=False, rich_markup_mode=None)
+            program.command(cmd_name)(load())
+            command = typer.main.get_command(program)
+            for parameter in command.params:
+                if parameter.param_type_name == "argument":
+                    parameter.display_type_rich = lambda *_, **__: ""  # type: ignore[attr-defined]  # has a metavar
+        return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, each under the panel that it is in."""
@@ -45,41 +52,15 @@ class Commands(TyperGroup):
                 formatter.write_dl(rows)
 
 
-def defer(target: str) -> Callable[[], None]:
-    """Return a stand-in for the command ``module:function``, with the first line of its docstring."""
+def defer(target: str, load: Callable[[], Any]) -> Callable[[], None]:
+    """Return a stand-in for the command ``module:function`` that ``load`` imports, with the first line of its docstring."""
 
     def stand_in() -> None: ...
 
-    stand_in.__doc__ = read_summary(target)
-    stand_in.target = target  # type: ignore[attr-defined]
+    stand_in.__doc__, module, function = "", *target.split(":")
+    stand_in.load = load  # type: ignore[attr-defined]
+    with suppress(ImportError, OSError, ValueError):  # a package that cannot be imported is named when it is used
+        text = Path(str(getattr(find_spec(module), "origin", ""))).read_text(encoding="utf-8")
+        if found := re.search(rf'^def {function}\(.*?^    """(.*?)(""")?$', text, re.DOTALL | re.MULTILINE):
+            stand_in.__doc__ = found[1]
     return stand_in
-
-
-def read_summary(target: str) -> str:
-    """Return the first line of a function's docstring, read from its source; empty if there is none."""
-    module, _, function = target.partition(":")
-    try:
-        spec = find_spec(module)
-        text = Path(str(spec.origin)).read_text(encoding="utf-8") if spec else ""
-    except (ImportError, OSError, ValueError):
-        return ""
-    docstring = text.partition(f"\ndef {function}(")[2].partition('\n    """')[2]
-    return docstring.partition("\n")[0].removesuffix('"""')
-
-
-def load(command: Any) -> Any:
-    """Return the command of a stand-in, and any other as it is; raises PackageError if it cannot be imported."""
-    if target := getattr(command.callback, "target", ""):
-        module, _, function = target.partition(":")
-        program = typer.Typer(add_completion=False, rich_markup_mode=None)
-        try:
-            program.command(command.name)(getattr(importlib.import_module(module), function))
-        except Exception as problem:  # a foreign module may raise anything
-            if module.startswith("orchestrator."):
-                raise
-            raise PackageError(f"the command {command.name} cannot be imported from {target} ({problem})") from problem
-        command = typer.main.get_command(program)
-        for parameter in command.params:
-            if parameter.param_type_name == "argument":
-                parameter.display_type_rich = lambda *_, **__: ""  # its metavar says enough
-    return command

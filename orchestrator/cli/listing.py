@@ -1,12 +1,10 @@
-"""``ls``: list what can be named (models, judges, scenarios, conditions, measures, sweeps), columns of tables, and differences
-from the package.
-"""
+"""``ls``: list what a sweep file or a command may name, columns of tables, and differences from the package."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +12,10 @@ from envs import SCENARIOS, installed_scenarios
 from envs.errors import UserError
 from envs.installed import Offer, PackageError, load_function
 from orchestrator.cli.options import AsJson
-from orchestrator.cli.printing import print_json, text_table
-from orchestrator.monitoring.console import show
+from orchestrator.cli.printing import print_result, text_table
+
+if TYPE_CHECKING:
+    from sweeps.spec import ModelSpec
 
 Rows = list[dict[str, Any]]
 MEASURES = {
@@ -42,15 +42,18 @@ def models() -> Rows:
         for name, offer in packages.policies().items()
     )
     columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
-    return [{name: getattr(model, name) for name in columns} for model in (*registry().values(), *policies)]
+    return _select((*registry().values(), *policies), columns)
 
 
 def judges() -> Rows:
     """Return every shipped judge; a sweep may also name a model as its judge."""
     from sweeps.registry import judges as shipped_judges
 
-    columns = ("name", "source", "backend", "gpus", "note")
-    return [{name: getattr(model, name) for name in columns} for model in shipped_judges().values()]
+    return _select(shipped_judges().values(), ("name", "source", "backend", "gpus", "note"))
+
+
+def _select(entries: Iterable[ModelSpec], columns: Iterable[str]) -> Rows:
+    return [{name: getattr(entry, name) for name in columns} for entry in entries]
 
 
 def scenarios() -> Rows:
@@ -58,12 +61,11 @@ def scenarios() -> Rows:
     packages = {name: _provider(offer) for name, offer in installed_scenarios().items()}
     rows: Rows = []
     for name in (*SCENARIOS, *packages):
-        package, file = packages.get(name, ""), ""
         try:
             file, hint = f"{SCENARIOS[name].stem}_preprocessed.jsonl", SCENARIOS[name].hint
         except PackageError as problem:
-            hint = str(problem)
-        rows.append({"name": name, "file": file, "hint": hint, "package": package})
+            file, hint = "", str(problem)
+        rows.append({"name": name, "file": file, "hint": hint, "package": packages.get(name, "")})
     return rows
 
 
@@ -86,17 +88,17 @@ def measures() -> Rows:
     """Return the measures of every table and those of installed packages, which a sweep names under ``measures``."""
     from sweeps import packages
 
-    texts, offered = dict(MEASURES), packages.measures()
-    for name in offered:
-        try:
-            texts[name] = (load_function("measure", name).__doc__ or "").partition("\n")[0]
-        except PackageError as problem:
-            texts[name] = str(problem)
-    packages_by_name = {name: _provider(offer) for name, offer in offered.items()}
-    return [
-        {"name": name, "of": _origin(name in PAPERS), "what it is": text, "package": packages_by_name.get(name, "")}
-        for name, text in texts.items()
+    rows = [
+        {"name": name, "of": _origin(name in PAPERS), "what it is": text, "package": ""}
+        for name, text in MEASURES.items()
     ]
+    for name, offer in packages.measures().items():
+        try:
+            text = (load_function("measure", name).__doc__ or "").partition("\n")[0]
+        except PackageError as problem:
+            text = str(problem)
+        rows.append({"name": name, "of": _origin(False), "what it is": text, "package": _provider(offer)})
+    return rows
 
 
 def _origin(is_papers: bool) -> str:
@@ -143,24 +145,11 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
     if kind not in KINDS:
         raise UserError(f"cannot list {kind!r}; type one of {', '.join(KINDS)}")
     rows = KINDS[kind]()
-    if as_json:
-        print_json(rows)
-    elif kind == differences.__name__:
-        show(text_table(("difference", "", ""), _stack(rows)))
-    else:
-        heads = [HEADINGS.get(name, name) for name in rows[0]]
-        show(text_table(heads, (map(_format_value, row.values()) for row in rows)))
+    heads = [HEADINGS.get(name, name) for name in rows[0]]
+    print_result(as_json, rows, text_table(heads, (map(_format_value, row.values()) for row in rows)))
 
 
 def _format_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(value)
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _stack(rows: Rows) -> Iterator[tuple[str, str, str]]:
-    """Yield the fields of each row below its name, because its texts are too long for columns."""
-    for row in rows:
-        for number, (name, value) in enumerate(list(row.items())[1:]):
-            yield "" if number else row["name"], HEADINGS.get(name, name), value
-        yield "", "", ""

@@ -6,6 +6,8 @@ Each command only calls another package; a user's mistake becomes one sentence a
 import io
 import os
 import sys
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from typing import Annotated, Any
 
 import typer
@@ -32,12 +34,7 @@ COMMANDS = {
         "models.try": "models:try_models",
     },
     "Watch": {"status": "status:status", "view": "view:view", "ctl": "ctl:ctl"},
-    "Compare": {
-        "report": "report:report",
-        "compare": "compare:compare",
-        "judge": "judge:judge",
-        "audit": "audit:audit",
-    },
+    "Compare": {"report": "report:report", "compare": "report:compare", "judge": "judge:judge", "audit": "audit:audit"},
     "Share": {"track": "share:track", "merge": "share:merge", "export": "share:export"},
 }
 """Panel of ``--help`` -> command, or group and command -> module of this folder and function."""
@@ -65,19 +62,19 @@ def build_app() -> typer.Typer:
     shared: dict[str, Any] = {"cls": Commands, "no_args_is_help": True, "rich_markup_mode": None}
     program = typer.Typer(help=HELP, callback=common, pretty_exceptions_enable=False, **shared)
     for name, text in GROUPS.items():
-        group = typer.Typer(help=text, **shared)
-        program.add_typer(group, name=name, rich_help_panel="Start")
+        program.add_typer(typer.Typer(help=text, **shared), name=name, rich_help_panel="Start")
     for panel, commands in COMMANDS.items():
         for name, target in commands.items():
-            add_command(program, name, f"orchestrator.cli.{target}", panel if "." not in name else None)
+            entry = EntryPoint(name, f"orchestrator.cli.{target}", "")
+            add_command(program, name, defer(entry.value, entry.load), panel)
     return program
 
 
-def add_command(program: typer.Typer, name: str, target: str, panel: str | None) -> None:
-    """Add a command by its ``module:function``: ``train``, or ``data.demo`` for a subcommand of the group ``data``."""
+def add_command(program: typer.Typer, name: str, stand_in: Callable[[], None], panel: str) -> None:
+    """Add a command: ``train``, or ``data.demo`` for a subcommand of the group ``data``."""
     group, _, subcommand = name.rpartition(".")
     groups = {info.name: info.typer_instance for info in program.registered_groups}
-    (groups.get(group) or program).command(subcommand, rich_help_panel=panel)(defer(target))
+    (groups.get(group) or program).command(subcommand, rich_help_panel=panel)(stand_in)
 
 
 app = build_app()
@@ -86,7 +83,7 @@ app = build_app()
 def add_installed(program: typer.Typer) -> typer.Typer:
     """Add the commands of installed packages and return the command line."""
     for name, offer in offers("command").items():
-        add_command(program, name, offer.entry.value, "Extras")
+        add_command(program, name, defer(offer.entry.value, offer.load), "Extras")
     return program
 
 

@@ -9,16 +9,17 @@ import typer
 
 from actors.text.printable import printable
 from envs.errors import UserError
-from orchestrator.cli.options import WIDTH, AsJson, MovedData, Yes, split_sweep
-from orchestrator.cli.printing import print_json, reading, text_table
+from orchestrator.cli.options import WIDTH, AsJson, MovedData
+from orchestrator.cli.printing import print_result, reading, text_table
 from orchestrator.inspection import model_try, overflow
+from orchestrator.inspection import prompt_preview as preview
 from orchestrator.inspection.model_check import GPUS
 from orchestrator.inspection.model_check import check as check_models
-from orchestrator.monitoring.console import show
 from orchestrator.planning.build_plan import build_plan
-from sweeps.load import load
+from sweeps.load import build_cell, load
 from sweeps.own_model import find_models
-from sweeps.spec import Sweep
+from sweeps.protocol import ZERO_SHOT, Protocol
+from sweeps.sweep_file import missing_data, shipped_sweeps
 
 WIDE = 160
 """Columns that the tables of tried models need."""
@@ -31,22 +32,10 @@ Names = Annotated[
 GpuType = Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")]
 Engine = Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")]
 Store = Annotated[Path, typer.Option(metavar="DIR", help="Where --prove stores certificates.")]
-Prompt = Annotated[
-    str,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Only print the input of SCENARIO/ID, such as ROD/17, ROD/17/hint, ROD/17/hint/1 (turn 1) or ROD/17/hint-oeg.",
-    ),
-]
-FlipRate = Annotated[
-    float | None,
-    typer.Option(
-        min=0.01,
-        max=100,
-        metavar="PERCENT",
-        help="NAME is a run folder: play this share of it again, one and eight at once, and count changed answers.",
-    ),
-]
+PROMPT = "Only print the input of ROD/17, ROD/17/hint, ROD/17/hint/1 (turn 1) or ROD/17/hint-oeg."
+Prompt = Annotated[str, typer.Option(metavar="ADDRESS", help=PROMPT)]
+A_SHARE = "NAME is a run folder: play this share of it again, one and eight at once, and count changed answers."
+FlipRate = Annotated[float | None, typer.Option(min=0.01, max=100, metavar="PERCENT", help=A_SHARE)]
 
 
 def check(names: Names = None, gpu_type: GpuType = "h200", as_json: AsJson = False) -> None:
@@ -56,16 +45,16 @@ def check(names: Names = None, gpu_type: GpuType = "h200", as_json: AsJson = Fal
     """
     if gpu_type not in GPUS:
         raise UserError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
-    models, file = split_sweep(names or [])
+    models, file = _split_sweep(names or [])
     specs, sweep = find_models(models, file, judging=True), load(file) if file else None
-    rows = check_models(specs, gpu_type, packages=bool(names), sweep=sweep)
-    notes = [] if sweep is None else _overflow_notes(sweep)
-    if as_json:
-        print_json({"models": [{"model": row.model, **row.cells, "ok": row.ok} for row in rows], "notes": notes})
-    else:
-        heads = ("model", "can play", "pictures", "memory", "license")
-        lines = [*(line for row in rows for line in row.lines), *notes]
-        show(text_table(heads, (row.summary for row in rows)), *map(printable, lines), min_width=CHECK_WIDTH)
+    rows, notes = check_models(specs, gpu_type, packages=bool(names), sweep=sweep), list[str]()
+    if file and sweep:
+        why = missing_data(sweep.data, file)
+        notes = [why] if why else overflow.lines(build_plan(sweep))
+    document = {"models": [{"model": row.model, **row.cells, "ok": row.ok} for row in rows], "notes": notes}
+    table = text_table(("model", "can play", "pictures", "memory", "license"), (row.summary for row in rows))
+    lines = (line for row in rows for line in row.lines)
+    print_result(as_json, document, table, *lines, *notes, min_width=CHECK_WIDTH)
     _exit(row.ok for row in rows)
 
 
@@ -78,21 +67,17 @@ def try_models(
     prompt: Prompt = "",
     judge: Annotated[str, typer.Option(metavar="NAME", help="With --prompt: print this judge's input.")] = "",
     flip_rate: FlipRate = None,
-    yes: Yes = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask first, as in a script.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Load each model, play two samples of each scenario and condition, and compare with the package's own call.
 
     With --prove: compare token ids and tensors of one request per cell without weights; exit code 1 if they differ.
     """
-    models, sweep = split_sweep(names or [])
+    models, sweep = _split_sweep(names or [])
     if prompt:
-        from orchestrator.cli.prompt import print_prompt
-
-        if as_json:
-            raise UserError("--prompt prints a text; leave --json out")
         benchmark = data or Path("outputs/demo-data")
-        print_prompt(prompt, models[0] if models else "", sweep, benchmark, judge, backend)
+        print(printable(_describe_input(prompt, models[0] if models else "", sweep, benchmark, judge, backend)))
     elif flip_rate is not None:
         if len(models) != 1:
             raise UserError("--flip-rate takes one run folder: models try DIR --flip-rate 5")
@@ -108,11 +93,9 @@ def _try(models: list[str], sweep: Path | None, data: Path | None, backend: str,
     from orchestrator.execution.trial import try_models as play_trials
 
     rows = play_trials(model_try.models(models, sweep, backend), sweep, data, _say)
-    if as_json:
-        print_json([{**row._asdict(), "ok": not row.wrong} for row in rows])
-    else:
-        heads = ("model", "cut short", "input", "wrong")
-        show(text_table(heads, (row.cells for row in rows)), min_width=WIDE)
+    heads = ("model", "cut short", "input", "wrong")
+    document = [{**row._asdict(), "ok": not row.wrong} for row in rows]
+    print_result(as_json, document, text_table(heads, (row.cells for row in rows)), min_width=WIDE)
     _exit(not row.wrong for row in rows)
 
 
@@ -122,16 +105,14 @@ def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: st
     for model in model_try.models(models, sweep, backend, services=True):
         proofs.append(model_try.prove_and_store(model, sweep, data, output))
         _say(f"{model.name}: {proofs[-1].verdict}")
-    if as_json:
-        print_json([proof._asdict() for proof in proofs])
-    else:
-        cells = ((proof.model, proof.engine, proof.verdict, proof.outcome) for proof in proofs)
-        notes = (
-            f"{proof.model} differs from its certificate in {proof.folder}: {'; '.join(proof.changed)}"
-            for proof in proofs
-            if proof.changed
-        )
-        show(text_table(("model", "engine", "verdict", "outcome"), cells), *map(printable, notes), min_width=WIDE)
+    cells = ((proof.model, proof.engine, proof.verdict, proof.outcome) for proof in proofs)
+    table = text_table(("model", "engine", "verdict", "outcome"), cells)
+    notes = (
+        f"{proof.model} differs from its certificate in {proof.folder}: {'; '.join(proof.changed)}"
+        for proof in proofs
+        if proof.changed
+    )
+    print_result(as_json, [proof._asdict() for proof in proofs], table, *notes, min_width=WIDE)
     _exit(proof.ok for proof in proofs)
 
 
@@ -153,18 +134,52 @@ def _replay_share(folder: Path, share: float, data: Path | None, own: Path | Non
     if not outcome.interrupted:
         with reading([repeats.folder]), disk_errors(repeats.folder):
             rates, notes = compare_repeats(repeats)
-            if as_json:
-                print_json({"share": share, "folder": str(repeats.output), "notes": notes, "rates": rates.to_dicts()})
-            else:
-                show(rich_table(rate_table(rates)), *map(printable, notes), min_width=WIDTH)
+            document = {"share": share, "folder": str(repeats.output), "notes": notes, "rates": rates.to_dicts()}
+            print_result(as_json, document, rich_table(rate_table(rates)), *notes, min_width=WIDTH)
     raise typer.Exit(outcome.exit_code)
 
 
-def _overflow_notes(sweep: Sweep) -> list[str]:
-    """Return notes on episodes that may exceed the limits of their models, or a note that the data is missing."""
-    if "://" not in sweep.data and not Path(sweep.data).is_dir():
-        return [f"{sweep.data} is missing, so the episodes that may outgrow their models cannot be counted"]
-    return overflow.lines(build_plan(sweep))
+def _describe_input(address: str, model: str, sweep: Path | None, data: Path, judge: str, backend: str) -> str:
+    """Return the exact input of a model or judge at an address, with file names in place of pictures."""
+    scenario, number, condition, protocol, turn = parse_address(address)
+    entry = find_models([model], sweep, backend)[0] if model else None
+    cell = build_cell(scenario, condition, entry, protocol, sweep)
+    judge_spec = preview.find_judge(judge, protocol, turn)
+    sample, pool = preview.find_sample(data, cell.scenario, number)
+    try:
+        request = preview.find_request(sample, pool, cell, turn, judge_spec)
+    except ValueError as reason:
+        raise UserError(str(reason)) from None
+    reader = judge_spec.model if judge_spec else cell.model
+    if model or judge_spec:
+        text = preview.apply_chat_template(reader, request)
+        if text is not None:
+            return text
+        if reader.backend != "builtin":
+            _say(f"{reader.name} is not on this disk: showing the conversation without its chat template")
+    return preview.format_messages(preview.shown_messages(request))
+
+
+def parse_address(address: str) -> tuple[str, int, str, Protocol, int]:
+    """Return scenario, sample, condition, protocol and turn of ``ROD/17/hint-oeg/0``; raises UserError."""
+    scenario, sample, condition, turn, *more = [*address.split("/"), *[""] * (4 - address.count("/") - 1)]
+    if more or not sample.isdecimal() or not (turn or "0").isdecimal():
+        raise UserError(f"--prompt {printable(address)} is not SCENARIO/ID[/CONDITION[/TURN]], such as ROD/17/hint/1")
+    for protocol in sorted(Protocol, key=len, reverse=True):
+        if condition.endswith(f"-{protocol}"):
+            return scenario, int(sample), condition.removesuffix(f"-{protocol}"), protocol, int(turn or 0)
+    return scenario, int(sample), condition or ZERO_SHOT, Protocol.MCQA, int(turn or 0)
+
+
+def _split_sweep(names: Iterable[str]) -> tuple[list[str], Path | None]:
+    """Return the names of models, and the sweep file among them if there is one; raises UserError for two."""
+    models, sweeps = list[str](), list[str]()
+    for name in names:
+        is_sweep = name.endswith(".toml") or Path(name).is_file() or name in shipped_sweeps()
+        (sweeps if is_sweep else models).append(name)
+    if len(sweeps) > 1:
+        raise UserError(f"name one sweep, not {sweeps[0]} and {sweeps[1]}")
+    return models, Path(sweeps[0]) if sweeps else None
 
 
 def _say(text: str) -> None:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from actors.text.printable import printable
 from envs.errors import UserError
-from orchestrator.cli.options import AsJson, ModelSources, Output, Overrides, SweepFile, require_data, with_local_output
-from orchestrator.cli.printing import print_json, print_lines, text_table
-from orchestrator.monitoring.console import show
+from orchestrator.cli.options import AsJson, ModelSources, Output, Overrides, require_data
+from orchestrator.cli.printing import print_json, print_lines, print_result, text_table
 
 if TYPE_CHECKING:
     from orchestrator.planning.plan import Plan
@@ -20,6 +18,9 @@ if TYPE_CHECKING:
 
 LISTED = 5
 """Most lines on left-out products and cells that the summary lists."""
+SweepFile = Annotated[
+    Path, typer.Argument(metavar="SWEEP", help="A sweep file, or the name of one that ships (`ls sweeps`).")
+]
 Gpus = Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on this many GPUs.")]
 GpuType = Annotated[str, typer.Option(help="h200, h100, a100, l40s or b200.")]
 
@@ -39,7 +40,7 @@ def plan(
 
     if gpus is None and gpu_type != "h200":
         raise UserError("--gpu-type requires --gpus N")
-    loaded = with_local_output(load_sweep(sweep, set_, output, model))
+    loaded = _with_local_output(load_sweep(sweep, set_, output, model))
     if gpus is not None:
         from orchestrator.scheduling.forecast.forecast import forecast_lines
 
@@ -51,6 +52,15 @@ def plan(
     missing = {model.name: missing_folder(model) for model in loaded.models_and_judge}
     if reasons := [f"{name}: {reason}" for name, reason in missing.items() if reason]:
         raise UserError("; ".join(reasons))
+
+
+def _with_local_output(sweep: Sweep) -> Sweep:
+    """Return the sweep with a readable copy of its run folder if that is in a bucket."""
+    if "://" not in sweep.output:
+        return sweep
+    from orchestrator.object_store import run_location as remote
+
+    return sweep.model_copy(update={"output": str(remote.readable_folder(sweep.output, started=False))})
 
 
 def _show_cells(sweep: Sweep, as_json: bool) -> None:
@@ -65,14 +75,12 @@ def _show_cells(sweep: Sweep, as_json: bool) -> None:
     left_out = [f"left out: {reason}" for reason in (*skipped_products(sweep), *episodes.left_out)]
     packages = filter(None, map(describe_requirements, sweep.models_and_judge))
     notes = [*overflow.lines(episodes), *packages, *precision, *_service_costs(sweep, episodes, cells)]
-    if as_json:
-        print_json({"cells": cells, "notes": [*left_out, *notes]})
-        return
     hidden = len(left_out) - LISTED
     more = [f"left out: {hidden:,} more (--json lists them)"] if hidden > 0 else []
     table = text_table(("model", "cells", "planned", "done"), _sum_by_model(cells), numbers=3)
     total = f"{len(cells)} cells, {episodes.total_with_stops:,} episodes, {sum(cell['done'] for cell in cells):,} done"
-    show(total, table, *map(printable, [*left_out[:LISTED], *more, *notes]))
+    document = {"cells": cells, "notes": [*left_out, *notes]}
+    print_result(as_json, document, total, table, *left_out[:LISTED], *more, *notes)
 
 
 def _sum_by_model(cells: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
@@ -102,9 +110,9 @@ def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) ->
 
     pending = {row["cell"]: row["planned"] - row["done"] for row in cells}
     estimates = service_cost.estimates(plan, pending, data_folder(sweep))
-    lines = [*service_cost.lines(estimates, sweep.cluster.max_cost)]
-    if sweep.judge is None or not sweep.is_judged:
-        return lines
-    from orchestrator.gold.gold_check import describe_cost
+    lines = list(service_cost.lines(estimates, sweep.cluster.max_cost))
+    if sweep.judge is not None and sweep.is_judged:
+        from orchestrator.gold.gold_check import describe_cost
 
-    return [*lines, *describe_cost(sweep.judge, Path(sweep.output))]
+        lines += describe_cost(sweep.judge, Path(sweep.output))
+    return lines

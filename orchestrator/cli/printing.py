@@ -60,7 +60,7 @@ def reads_folders(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def read(**arguments: Any) -> None:
-        with reading(arguments["folders"] if "folders" in arguments else [arguments["folder"]]):
+        with reading(arguments.get("folders") or [arguments["folder"]]):
             command(**arguments)
 
     return read
@@ -90,8 +90,8 @@ def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     from orchestrator.report.tables.model_input import add_notes, input_notes
     from orchestrator.report.tables.paper_tables import result_tables
 
-    notes, baselines = input_notes(sweep, folder), {model.name for model in sweep.models if model.backend == "builtin"}
-    show(*(rich_table(add_notes(table, notes)) for table in result_tables(rows, baselines)), min_width=WIDTH)
+    notes = input_notes(sweep, folder)
+    show(*(rich_table(add_notes(table, notes)) for table in result_tables(rows, _baselines(sweep))), min_width=WIDTH)
     if "judge" in rows.columns:
         print_lines(gold_notes(folder, rows["judge"].drop_nulls().unique().sort()))
 
@@ -101,8 +101,11 @@ def print_answers(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     from orchestrator.report.scores.answer import answer_sentences
     from orchestrator.report.scores.unreadable import unreadable_lines
 
-    baselines = {model.name for model in sweep.models if model.backend == "builtin"}
-    print_lines([*unreadable_lines(rows, folder, baselines), *answer_sentences(rows, sweep)])
+    print_lines([*unreadable_lines(rows, folder, _baselines(sweep)), *answer_sentences(rows, sweep)])
+
+
+def _baselines(sweep: Sweep) -> set[str]:
+    return {model.name for model in sweep.models if model.backend == "builtin"}
 
 
 def print_lines(lines: Iterable[object], prefix: str = "") -> None:
@@ -124,6 +127,11 @@ def print_mlflow(folder: Path) -> None:
     from orchestrator.tracking.links import pages
 
     print_lines(pages(folder), "MLflow: ")
+
+
+def print_result(as_json: bool, document: Any, *shown: RichTable | str, min_width: int = 0) -> None:
+    """Print a document as JSON, or else these tables and lines."""
+    print_json(document) if as_json else show(*shown, min_width=min_width)
 
 
 def print_json(document: Any) -> None:

@@ -1,48 +1,40 @@
-"""``report``: tables, figures and pages of one run folder or several."""
+"""``report`` and ``compare``: tables, figures and pages of run folders, beside the published figures or each other."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.compare import ReadOptions, clusters, compare_folders, show_differences
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import (
     print_answers,
-    print_json,
     print_lines,
+    print_result,
     print_sources,
     print_tables,
     reads_folders,
+    text_table,
 )
 from orchestrator.monitoring.console import show
+from orchestrator.report.comparisons import run_comparison
 from orchestrator.report.comparisons.joined_run import join_runs
-from orchestrator.report.comparisons.run_comparison import NothingInCommon, compare_runs, comparison_tables
 from orchestrator.report.html import write_page, write_runs_page
+from orchestrator.report.measures import first_turn_filter as first_turn
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.read_run import read_run, read_runs
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import AUTOMATIC, RunData
 from orchestrator.report.scores.answer import answer_sentences
-from orchestrator.report.tables.all_tables import terminal_tables, write_tables
+from orchestrator.report.tables import all_tables, paper_comparison
 from orchestrator.report.tables.formats import rich_table
-from orchestrator.report.tables.model_input import input_notes
+from orchestrator.report.tables.model_input import add_notes, input_notes
+from orchestrator.report.tables.table import Table
 from orchestrator.storage.disk import disk_errors
 
-PageFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="The page on several runs (default runs.html), or the ids."),
-]
-Filter = Annotated[
-    int | None,
-    typer.Option(
-        "--filter",
-        min=1,
-        max=100,
-        metavar="PERCENT",
-        help="Only show which samples the paper's filter keeps, without those that PERCENT of the models get at once.",
-    ),
-]
+PageFile = Annotated[Path | None, typer.Option(metavar="FILE", help="The page on several runs, or the filter's ids.")]
+A_SHARE = "Only show which samples the paper's filter keeps, without those that PERCENT of the models get at once."
+Filter = Annotated[int | None, typer.Option("--filter", min=1, max=100, metavar="PERCENT", help=A_SHARE)]
 
 
 @reads_folders
@@ -63,17 +55,38 @@ def report(
     For several runs, print the differences from the first, and write one page with all ranks and differences. --json writes
     nothing.
     """
-    options = data, judge, strict_paper, clusters(cluster)
     if filter_ is not None:
-        from orchestrator.cli.paper_filter import show_filter
-
-        show_filter(folders[0], filter_, output, as_json)
-    elif len(folders) > 1 and as_json:
-        compare_folders(folders, options, as_json)
-    elif len(folders) > 1:
-        _report_runs(folders, options, None if brief else output or Path("runs.html"))
+        _show_filter(folders[0], filter_, output, as_json)
+        return
+    runs = read_runs(folders, data, judge, strict_paper, _clusters(cluster))
+    if len(runs) > 1 and as_json:
+        _compare_runs(runs, as_json)
+    elif len(runs) > 1:
+        _report_runs(runs, None if brief else output or Path("runs.html"))
     else:
-        _report_run(read_run(folders[0], *options), not brief, figures, as_json)
+        _report_run(runs[0], not brief, figures, as_json)
+
+
+@reads_folders
+def compare(
+    folders: RunFolders,
+    data: MovedData = None,
+    judge: ByJudge = "",
+    strict_paper: StrictPaper = False,
+    cluster: Cluster = "",
+    as_json: AsJson = False,
+) -> None:
+    """Compare one run with the published figures, or several runs with the first one, on the same samples."""
+    runs = read_runs(folders, data, judge, strict_paper, _clusters(cluster))
+    if len(runs) > 1:
+        _compare_runs(runs, as_json)
+    else:
+        _compare_with_paper(runs[0], as_json)
+
+
+def _clusters(name: str) -> str:
+    """Return the clusters that ``--cluster`` names; none treats all samples as independent."""
+    return "" if name == "none" else name or AUTOMATIC
 
 
 def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) -> None:
@@ -82,10 +95,11 @@ def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) ->
         intervals = f"score intervals over independent samples; in pages: {describe_clusters(run_data)}"
         notes = [*run_data.notes, *input_notes(run_data.sweep, run_data.folder)]
         answers = list(answer_sentences(run_data.rows, run_data.sweep))
-        print_json({"answers": answers, "cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": notes})
+        document = {"answers": answers, "cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": notes}
+        print_result(True, document)
         return
     print_tables(run_data.rows, run_data.sweep, run_data.folder)
-    show(*map(rich_table, terminal_tables(run_data)), min_width=WIDTH)
+    show(*map(rich_table, all_tables.terminal_tables(run_data)), min_width=WIDTH)
     print_sources(run_data.folder, run_data.left_out_reasons)
     if write:
         _write_run(run_data, figures)
@@ -97,7 +111,7 @@ def _write_run(run_data: RunData, figures: bool) -> None:
 
     folder = run_data.folder
     with disk_errors(folder):
-        files = write_tables(run_data)
+        files = all_tables.write_tables(run_data)
         page = write_page(run_data)
         drawn = write_figures(run_data) if figures else []
     print(f"intervals: {describe_clusters(run_data)}")
@@ -105,17 +119,61 @@ def _write_run(run_data: RunData, figures: bool) -> None:
     print(f"{len(drawn)} files in {folder}/figures" if figures else "report --figures draws every figure")
 
 
-def _report_runs(folders: Sequence[Path], options: ReadOptions, output: Path | None) -> None:
+def _report_runs(runs: Sequence[RunData], output: Path | None) -> None:
     """Print the differences from the first run, and write one page on all of them unless ``output`` is None."""
-    runs = read_runs(folders, *options)
     joined, tables = join_runs(runs)
     try:
-        differences = compare_runs(runs)
-        show_differences(differences)
-        tables += comparison_tables(differences)
-    except NothingInCommon as reason:
+        tables += _compare_runs(runs, as_json=False)
+    except run_comparison.NothingInCommon as reason:
         print_lines([reason])
     if output is not None:
         with disk_errors(output):
             page = write_runs_page(output, tables, joined.notes)
         print_lines([f"open {page} in a browser"])
+
+
+def _compare_runs(runs: Sequence[RunData], as_json: bool) -> list[Table]:
+    """Print the differences of all other runs from the first, on the same samples, and return their tables."""
+    differences = run_comparison.compare_runs(runs)
+    tables = list(run_comparison.comparison_tables(differences))
+    document = {
+        "cells": differences.cells.to_dicts(),
+        "averages": differences.averages.to_dicts(),
+        "notes": [*differences.notes, *differences.input_notes],
+    }
+    print_result(
+        as_json, document, *map(rich_table, tables), run_comparison.LEGEND, *differences.notes, min_width=WIDTH
+    )
+    return tables
+
+
+def _compare_with_paper(run_data: RunData, as_json: bool) -> None:
+    """Print the run's figures beside the published ones."""
+    figures = paper_comparison.compare_with_paper(run_data)
+    notes = [*paper_comparison.comparison_notes(figures), f"intervals: {describe_clusters(run_data)}"]
+    notes_on_input = input_notes(run_data.sweep, run_data.folder)
+    document = {"figures": figures.to_dicts(), "notes": [*notes, *notes_on_input]}
+    tables = (rich_table(add_notes(table, notes_on_input)) for table in paper_comparison.comparison_tables(figures))
+    print_result(as_json, document, *tables, *notes, min_width=WIDTH)
+
+
+def _show_filter(folder: Path, percent: int, output: Path | None, as_json: bool) -> None:
+    """Print how many samples are kept, and write their ids into a file; exits with 1 if some are undecided."""
+    run_data = read_run(folder)
+    models, samples = first_turn.filter_samples(run_data, percent)
+    rows, undecided = first_turn.count_samples(samples), samples.filter(samples["kept"].is_null())
+    notes = [*run_data.notes, f"models: {', '.join(models)}, at the first turn of zero-shot"]
+    if undecided.height:
+        notes.append(f"{undecided.height:,} samples stay undecided until they are answered (--json lists them)")
+    if output is not None:
+        with disk_errors(output):
+            first_turn.write_ids(samples, output)
+        remedy = f"play only them with --set {shlex.quote(f'selection.ids_file={output}')}"
+        notes.append(f"{output} holds the {int(samples['kept'].sum()):,} kept ids; {remedy}")
+    document = {"models": models, "percent": percent, "scenarios": rows.to_dicts()}
+    document |= {"undecided": undecided.to_dicts(), "notes": notes}
+    counts = (("-" if value is None else str(value) for value in row) for row in rows.iter_rows())
+    title = f"gone: right at the first turn of {percent}% of the {len(models)} models; published: kept by the paper"
+    table = text_table(rows.columns, counts, title, rows.width - 1)
+    print_result(as_json, document, table, *notes, min_width=WIDTH)
+    raise typer.Exit(1 if undecided.height else 0)

@@ -12,7 +12,16 @@ import typer
 
 from actors.text.printable import printable
 from envs.errors import UserError
-from orchestrator.cli.options import ModelSources, Output, Overrides, Update, readable_folder, require_data
+from orchestrator.cli.options import (
+    A_RUN,
+    ModelSources,
+    Output,
+    Overrides,
+    Scenarios,
+    Update,
+    readable_folder,
+    require_data,
+)
 from orchestrator.cli.printing import print_answers, print_lines, print_mlflow, print_tables
 
 if TYPE_CHECKING:
@@ -21,29 +30,14 @@ if TYPE_CHECKING:
     from orchestrator.execution.score import AttemptOutcome
     from sweeps.spec import Sweep
 
-SweepName = Annotated[
-    str, typer.Argument(metavar="[SWEEP]", help="A sweep file, or the name of one that ships; none: play --model.")
-]
-Names = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
+SweepName = Annotated[str, typer.Argument(metavar="[SWEEP]", help="A sweep file or shipped sweep; none: --model.")]
+Conditions = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Samples of each scenario.")]
 Data = Annotated[str, typer.Option(metavar="DIR", help="The benchmark folder or address.")]
-TrackingUri = Annotated[
-    str | None, typer.Option(help="MLflow: 'sqlite', an address (or in MLFLOW_TRACKING_URI), 'none'.")
-]
-Reuse = Annotated[
-    list[str],
-    typer.Option(
-        metavar="DIR",
-        help="Take episodes from this run folder, or s3://BUCKET/FOLDER, instead of playing them; may repeat.",
-    ),
-]
-Retry = Annotated[
-    str,
-    typer.Option(
-        metavar="ENDINGS",
-        help="Replay episodes with these endings: failed,overflow,truncated,thoughts_cut,unprocessable,refused.",
-    ),
-]
+TrackingUri = Annotated[str | None, typer.Option(help="MLflow: sqlite, none, or an address (MLFLOW_TRACKING_URI).")]
+Reuse = Annotated[list[str], typer.Option(metavar="DIR", help=f"Take equal episodes from: {A_RUN} May repeat.")]
+AGAIN = "Replay episodes with these endings: failed,overflow,truncated,thoughts_cut,unprocessable,refused."
+Retry = Annotated[str, typer.Option(metavar="ENDINGS", help=AGAIN)]
 
 MOST_CUT = 0.05
 """Share of a model's episodes ended by thoughts without an answer, above which ``run`` warns."""
@@ -53,8 +47,8 @@ def run(
     sweep: SweepName = "",
     model: ModelSources = [],  # noqa: B006
     limit: Limit = None,
-    conditions: Names = "",
-    scenarios: Names = "",
+    conditions: Conditions = "",
+    scenarios: Scenarios = "",
     data: Data = "",
     set_: Overrides = [],  # noqa: B006
     output: Output = None,
@@ -114,9 +108,8 @@ def _print_outcome(outcome: AttemptOutcome, sweep: Sweep, folder: Path) -> None:
             print_lines([f"{failed:,} episodes failed; rerun with --retry failed to play them again"])
         warn_of_cut_thoughts(outcome.rows)
         print_answers(outcome.rows, sweep, folder)
-    if stored or outcome.seconds:
-        for group, reason in outcome.reasons.items():
-            print(printable(f"{group}: {reason}"), file=sys.stderr)
+    for group, reason in outcome.reasons.items() if stored or outcome.seconds else ():
+        print(printable(f"{group}: {reason}"), file=sys.stderr)
 
 
 def warn_of_cut_thoughts(rows: pl.DataFrame) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from actors.text.printable import list_first
 from envs.plural import pluralize
 from orchestrator.cli.options import MovedData, RunFolder, RunFolders, required_name
 from orchestrator.cli.printing import print_lines, print_mlflow, reads_folders
@@ -27,9 +28,7 @@ def track(
 def merge(
     folders: RunFolders,
     output: Annotated[str, typer.Option(metavar="DIR", help="A new run folder, or s3://BUCKET/FOLDER.")],
-    prefer: Annotated[
-        str, typer.Option(metavar="DIR", help="The folder to believe where two answers to one key differ.")
-    ] = "",
+    prefer: Annotated[str, typer.Option(metavar="DIR", help="The folder to believe where answers differ.")] = "",
 ) -> None:
     """Merge run folders of one configuration into a new one, each episode once; differing answers are listed."""
     from orchestrator.merging.merge import describe_merge
@@ -55,5 +54,4 @@ def export(
 
     target = output or folder.with_name(f"{folder.name}-{to}")
     files = write(folder, to, target, data)
-    listed = ", ".join([*files[:4], *["..."] * (len(files) > 4)])
-    print_lines([f"{pluralize(len(files), 'file')} in {target}: {listed}"])
+    print_lines([f"{pluralize(len(files), 'file')} in {target}: {list_first(files)}"])

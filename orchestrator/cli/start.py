@@ -13,14 +13,10 @@ from orchestrator.cli.options import ModelSources
 from orchestrator.cli.printing import print_lines
 
 NewFile = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The sweep file to write (default sweep.toml).")]
-Source = Annotated[
-    str,
-    typer.Option(
-        "--from",
-        metavar="NAME",
-        help="The shipped sweep to copy (`ls sweeps`), or package: a folder with an example of an own scenario, policy, measure.",
-    ),
-]
+FROM = (
+    "The shipped sweep to copy (`ls sweeps`), or package: a folder with an example of an own scenario, policy, measure."
+)
+Source = Annotated[str, typer.Option("--from", metavar="NAME", help=FROM)]
 PACKAGE = "package"
 """The source that is a folder."""
 
@@ -33,28 +29,27 @@ def init(file: NewFile = None, source: Source = "", model: ModelSources = []) ->
     if path.exists():
         raise UserError(f"{path} already exists and is left unchanged; give another name")
     path.parent.mkdir(parents=True, exist_ok=True)
-    print_lines(_write(path, source, model))
-
-
-def _write(path: Path, source: str, models: list[str]) -> list[str]:
-    """Write the file or folder, and return what to type next."""
-    from sweeps.sweep_file import STARTER, copy_sweep_text, shipped_sweeps, suggest_sweep
-
     if source == PACKAGE:
         spec = find_spec("proactive_sweep")  # located, not imported: importing it requires the package verifiers
         template = Path(str(spec and spec.origin)).with_name("template")
         shutil.copytree(template, path, ignore=shutil.ignore_patterns("__pycache__"))
-        return [f"{path}: its README.md has the commands to type next"]
-    if models:
-        from orchestrator.cli.sweep_source import write_line
+        print_lines([f"{path}: its README.md has the commands to type next"])
+        return
+    _write_sweep(path, source, model)
+    print_lines(_next_steps(path))
 
-        write_line(models, {}, None, path)
-        return _next_steps(path)
+
+def _write_sweep(path: Path, source: str, models: list[str]) -> None:
+    from orchestrator.cli.sweep_source import write_line
+    from sweeps.sweep_file import STARTER, copy_sweep_text, shipped_sweeps, suggest_sweep
+
     sweeps = {"": STARTER, **shipped_sweeps()}
     if source not in sweeps:
         raise UserError(f"no shipped sweep is called {source!r}; {suggest_sweep(Path(source))}")
-    path.write_text(copy_sweep_text(sweeps[source], path), encoding="utf-8")
-    return _next_steps(path)
+    if models:
+        write_line(models, {}, None, path)
+    else:
+        path.write_text(copy_sweep_text(sweeps[source], path), encoding="utf-8")
 
 
 def _next_steps(path: Path) -> list[str]:

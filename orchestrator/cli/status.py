@@ -10,14 +10,7 @@ import typer
 from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.cli.options import AsJson, RunFolder
-from orchestrator.cli.printing import (
-    print_json,
-    print_lines,
-    print_mlflow,
-    print_sources,
-    reads_folders,
-    text_table,
-)
+from orchestrator.cli.printing import print_json, print_lines, print_mlflow, print_sources, reads_folders, text_table
 from orchestrator.gold.gold_check import gold_notes
 from orchestrator.monitoring.console import show
 from orchestrator.monitoring.render import status_tables
@@ -38,22 +31,17 @@ def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> 
     progress, precision = read_status(folder), _describe_stops(folder)
     judges = judge_counts(folder, planned_episodes(folder))
     if as_json:
-        print_json(
-            {
-                **progress,
-                **({"precision": precision} if precision else {}),
-                "reused": reused.reused_per_cell(folder),
-                "judges": {judge: counts._asdict() for judge, counts in judges.items()},
-            }
-        )
-    else:
-        table = text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"]))
-        summary = [] if cells else list(_summarize_cells(progress["cells"]))
-        show(*([table] if cells else []), *status_tables(progress), *summary, *precision)
-        print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
-        print_lines(gold_notes(folder))
-        print_sources(folder, progress["left_out"])
-        print_mlflow(folder)
+        counts_by_judge = {judge: counts._asdict() for judge, counts in judges.items()}
+        more = {"precision": precision} if precision else {}
+        print_json({**progress, **more, "reused": reused.reused_per_cell(folder), "judges": counts_by_judge})
+        return
+    if cells:
+        show(text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"])))
+    show(*status_tables(progress), *([] if cells else _summarize_cells(progress["cells"])), *precision)
+    print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
+    print_lines(gold_notes(folder))
+    print_sources(folder, progress["left_out"])
+    print_mlflow(folder)
 
 
 def _describe_stops(folder: Path) -> list[str]:
@@ -73,7 +61,7 @@ def _summarize_cells(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     counts = Counter(str(cell["state"]) for cell in cells)
     states = ", ".join(f"{count:,} {state}" for state, count in counts.items())
     yield f"{pluralize(len(cells), 'cell')}: {states} (--cells lists them)"
-    explained = [cell for cell in cells if cell["reason"]]
-    yield from (f"{cell['cell']}: {cell['state']}, {cell['reason']}" for cell in explained[:LISTED])
+    explained = [f"{cell['cell']}: {cell['state']}, {cell['reason']}" for cell in cells if cell["reason"]]
+    yield from explained[:LISTED]
     if len(explained) > LISTED:
         yield f"and {pluralize(len(explained) - LISTED, 'more cell')} with a reason (--cells lists them)"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from actors.node.nvml import DriverUnavailable, devices
 from envs.errors import UserError
 from envs.installed import install_line, load_function, offers
+from orchestrator.cli.options import required_name
 from orchestrator.cli.printing import print_lines
 from sweeps.load import load
 from sweeps.own_model import Entry, Machine, read_entries
@@ -32,17 +33,17 @@ FREE_SHARE = 0.9
 def load_sweep(path: Path, overrides: Iterable[str], output: str | None, models: Sequence[str] = ()) -> Sweep:
     """Load the sweep that the options describe; raises UserError."""
     sweep = load(path, overrides, read_models(models) if models else [])
-    if output is not None and not output.strip():
-        raise UserError("--output is empty; name a folder, or omit it for outputs/<name>")
-    return sweep if output is None else sweep.model_copy(update={"output": output})
+    return sweep if output is None else sweep.model_copy(update={"output": required_name(output)})
 
 
 def selection_overrides(limit: int | None, conditions: str, scenarios: str, data: str) -> list[str]:
     """Return the overrides of a sweep's keys that these options stand for."""
     names = {"conditions": conditions, "scenarios": scenarios}
-    lists = [f"{key}={quote_value(_names(text))}" for key, text in names.items() if text]
-    where = [f"data={quote_value(data)}"] if data else []
-    return [*lists, *where, *([] if limit is None else [f"selection.limit={limit}"])]
+    values: dict[str, Any] = {key: _names(text) for key, text in names.items() if text} | {
+        "data": data,
+        "selection.limit": limit,
+    }
+    return [f"{key}={quote_value(value)}" for key, value in values.items() if value]
 
 
 def read_models(sources: Sequence[str]) -> list[Entry]:

@@ -20,12 +20,8 @@ from orchestrator.view.page import ViewPage
 def view(
     folders: RunFolders,
     data: MovedData = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="Write the page with all episodes as static files, and end.")
-    ] = None,
-    no_pictures: Annotated[
-        bool, typer.Option("--no-pictures", help="Leave the pictures out of --output, as their licenses may ask.")
-    ] = False,
+    output: Annotated[Path | None, typer.Option(metavar="OUT", help="Write all as static files, and end.")] = None,
+    no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Leave the pictures out of --output.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The page's port (default: any free one).")] = 0,
 ) -> None:
     """Show every episode of run folders in a browser: filters, film strips, side by side; live while a run writes.
@@ -46,11 +42,8 @@ def view(
 def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_pictures: bool) -> None:
     for state in write_bundle(runs, data, target, with_pictures):
         print(f"{state.episodes:,} episodes, {state.pictures:,} pictures ...", file=sys.stderr)
-    print_lines(
-        [
-            f"{state.episodes:,} episodes and {state.pictures:,} pictures in {target} ({state.bytes / 1e6:,.1f} MB)",
-            f"to look at it: python -m http.server --directory {shlex.quote(str(target))} --bind 127.0.0.1",
-        ]
-    )
+    size = f"{state.bytes / 1e6:,.1f} MB"
+    print_lines([f"{state.episodes:,} episodes and {state.pictures:,} pictures in {target} ({size})"])
+    print_lines([f"to look at it: python -m http.server --directory {shlex.quote(str(target))} --bind 127.0.0.1"])
     if state.pictures:
         print_lines(["before you publish it, see docs/data-sources.md for the licenses of the pictures"])

@@ -8,7 +8,8 @@ import typer
 from actors.text.printable import printable
 from envs.errors import UserError
 from envs.samples import BadData
-from orchestrator.cli.data import Scenarios, scenario_names
+from orchestrator.cli.data import scenario_names
+from orchestrator.cli.options import Scenarios
 
 
 def demo(

@@ -16,8 +16,8 @@ from envs import SCENARIOS
 from envs.samples import load_samples
 from orchestrator.cli import run
 from orchestrator.cli.main import app
+from orchestrator.cli.models import parse_address
 from orchestrator.cli.printing import print_json, text_table
-from orchestrator.cli.prompt import _parse_address
 from orchestrator.cli.removed import IN_EXTRAS, LAST_IN_0_2_0, RENAMED
 from orchestrator.storage.run_folder import planned_cells
 from orchestrator.storage.status import write_status
@@ -90,14 +90,14 @@ def test_what_left_is_refused_with_what_to_type(typed: str) -> None:
         (("report", "nowhere"), "nowhere"),
         (("run",), "name a sweep"),
         (("plan", "none.toml"), "no sweep file none.toml"),
-        (("run", "sweeps/baselines.toml", "--output", ""), "--output is empty"),
+        (("run", "sweeps/baselines.toml", "--output", ""), "run folder is empty"),
         (("plan", "sweeps/baselines.toml", "--gpu-type", "abacus"), "requires --gpus N"),
         ((*PLANNED, "models=oracle,b"), "there is no model 'b'"),
         (("report", "x", "--data", "\udc80"), "does not exist"),
         (("init", "x.txt"), "end it with .toml"),
         (("init", "x.toml", "--from", "baseline"), "did you mean 'baselines"),
         (("init", "README.md/x.toml"), "README.md"),
-        (("audit", "--answers", "none.jsonl"), "requires --data"),
+        (("audit", "--answers", "none.jsonl"), "--answers FILE.jsonl --data DIR"),
         (("models", "check", "baselines", "paper"), "name one sweep"),
         (("models", "try", "--flip-rate", "5"), "takes one run folder"),
         (("models", "try", "--prompt", "QD"), "SCENARIO/ID"),
@@ -212,8 +212,8 @@ def test_a_prompt_is_printed_by_its_address(demo_data: Path, tmp_path: Path) -> 
     assert own.exit_code == 0 and "Be brief." in own.stdout and "A. " in own.stdout
     assert asked.startswith("[user]\n<picture ") and "A. " not in asked
     assert "(the model's answer)" in judged and "<picture" not in judged
-    assert _parse_address("ROD/3/zero-shot-oeg-multi/1")[2:] == ("zero-shot", "oeg-multi", 1)
-    assert _parse_address("ROD/3")[2:] == ("zero-shot", "mcqa", 0)
+    assert parse_address("ROD/3/zero-shot-oeg-multi/1")[2:] == ("zero-shot", "oeg-multi", 1)
+    assert parse_address("ROD/3")[2:] == ("zero-shot", "mcqa", 0)
     missing = call("models", "try", "--prompt", "COCO/4000", "--data", demo_data)
     assert missing.exit_code == 2 and "no sample with id 4000" in missing.stderr
 
