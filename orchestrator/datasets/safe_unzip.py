@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+from unicodedata import normalize
 
 from envs.samples import BadData
 
@@ -28,8 +29,6 @@ MAX_NAME, MAX_PART = 1024, 200
 """Bytes of a name, and of each part of it: file systems take 255, and a file has a longer name while it arrives."""
 PREFIX = "test/"
 """A top folder that an archive may have and its files lose."""
-
-
 DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, RuntimeError, ValueError, zlib.error)
 
 
@@ -49,6 +48,8 @@ def read_entries(content: IO[bytes], size: int, name: str) -> list[zipfile.ZipIn
     for entry in entries:
         if reason := _refusal(entry):
             raise BadArchive(f"{name}: {entry.filename[:200]!r} {reason}")
+    if len({normalize("NFC", entry.filename).casefold() for entry in entries}) < len(entries):
+        raise BadArchive(f"{name} holds two files whose names differ by case or form alone")
     total, packed = sum(entry.file_size for entry in entries), sum(entry.compress_size for entry in entries)
     if packed > size:
         raise BadArchive(f"{name} claims {packed:,} packed bytes but has {size:,}: files of it overlap")

@@ -4,7 +4,8 @@ The new folder has each episode once, with checksums. Differing answers are an e
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -34,22 +35,8 @@ MAX_KEYS = 5
 
 
 @dataclass(frozen=True)
-class Conflict:
-    """The keys of episodes, or of verdicts, that differ between folders."""
-
-    kind: str
-    """``episode`` or ``verdict``."""
-    keys: list[str]
-    taken: str
-    """The preferred folder."""
-
-    def __str__(self) -> str:
-        return f"{pluralize(len(self.keys), self.kind)} ({list_first(self.keys, MAX_KEYS)})"
-
-
-@dataclass(frozen=True)
 class MergeSummary:
-    """The outcome of a merge."""
+    """The outcome of a merge, as stored in ``RECORD``."""
 
     taken: dict[str, int]
     """Folder -> number of episodes taken from it."""
@@ -57,7 +44,8 @@ class MergeSummary:
     """Number of failed episodes that were replaced by another folder's answer."""
     verdicts: int
     """Number of verdicts in the new folder."""
-    conflicts: list[Conflict]
+    conflicts: dict[str, list[str]]
+    """``episode`` or ``verdict`` -> keys of those that differ between folders; the preferred folder's are taken."""
     pending: int
     """Number of planned episodes that none of the folders has."""
 
@@ -68,32 +56,30 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     ``prefer`` names the folder whose answer is taken if answers to a key differ; without it, differing answers are an error and
     nothing is written.
     """
-    names = [*map(str, folders)]
-    if prefer and prefer not in names:
-        raise RunFolderError(f"--prefer {prefer} is not one of the merged folders; type one of {', '.join(names)}")
-    preferred = names.index(prefer) if prefer else 0
     sums = [checksums.read_sums(folder) for folder in folders]  # before the check of the locks, to miss no change
-    _check_folders(folders, into)
+    names = _check_folders(folders, into, prefer)
     sweep = _merge_sweeps(folders)
     weights = _merge_weights(sweep, folders)
-    left_out = {run_folder.read_bad_lines(folder) for folder in folders}
-    if len(left_out) > 1:
+    left_out, *others = {run_folder.read_bad_lines(folder) for folder in folders}
+    if others:
         raise RunFolderError("the folders skipped different bad lines of their data, so their plans differ")
     planned, keys = _merge_plans(folders)
     sources = [_read_source(folder) for folder in folders]
+    preferred = names.index(prefer) if prefer else 0
     differing, gave_way = assign_episodes(sources, preferred)
     judged, differing_verdicts = merge_verdicts(sources, preferred)
-    conflicts = [Conflict("episode", differing, prefer), Conflict("verdict", differing_verdicts, prefer)]
-    conflicts = [conflict for conflict in conflicts if conflict.keys]
+    conflicts = {kind: keys for kind, keys in (("episode", differing), ("verdict", differing_verdicts)) if keys}
     if conflicts and not prefer:
-        listed = " and in ".join(map(str, conflicts))
+        listed = " and in ".join(_describe_conflicts(conflicts))
         raise RunFolderError(f"the folders differ in {listed}: choose one with --prefer DIR; nothing was written")
     is_new = not into.exists()
-    with disk_errors(into), run_folder.claim(into, sweep, left_out=next(iter(left_out))):
+    with disk_errors(into), run_folder.claim(into, sweep, left_out=left_out):
         run_folder.write_plan(into, planned, keys)
         if weights:
             checksums.write(into / loaded_weights.FILE, run_folder.to_json(weights))
-        _write_episodes(sources, into)
+        with closing(EpisodeStore(into)) as store:
+            write_episodes(store, sources)
+            store.compact()
         write_verdicts(into, judged)
         taken = {source.name: source.own.height for source in sources}
         stored = episodes(into).select(pl.len()).collect().item()
@@ -109,19 +95,27 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     return summary
 
 
-def describe_merge(summary: MergeSummary) -> list[str]:
+def describe_merge(summary: MergeSummary, prefer: str = "") -> list[str]:
     """Return lines that describe a merge."""
     lines = [f"{pluralize(count, 'episode')} from {name}" for name, count in summary.taken.items()]
     if summary.verdicts:
         lines.append(pluralize(summary.verdicts, "verdict"))
     if summary.gave_way:
         lines.append(f"{pluralize(summary.gave_way, 'failed episode')} replaced by another folder's answer")
-    lines += [f"{conflict} differed: took those of {conflict.taken}" for conflict in summary.conflicts]
+    lines += [f"{conflict} differed: took those of {prefer}" for conflict in _describe_conflicts(summary.conflicts)]
     return [*lines, f"{pluralize(summary.pending, 'planned episode')} pending; details: {RECORD}"]
 
 
-def _check_folders(folders: Sequence[Path], into: Path) -> None:
+def _describe_conflicts(conflicts: Mapping[str, Sequence[str]]) -> list[str]:
+    return [f"{pluralize(len(keys), kind)} ({list_first(keys, MAX_KEYS)})" for kind, keys in conflicts.items()]
+
+
+def _check_folders(folders: Sequence[Path], into: Path, prefer: str) -> list[str]:
+    """Return the names of the folders, as typed. Raises RunFolderError if they cannot be merged."""
     run_folder.check_distinct(folders)
+    names = [*map(str, folders)]
+    if prefer and prefer not in names:
+        raise RunFolderError(f"--prefer {prefer} is not one of the merged folders; type one of {', '.join(names)}")
     if len(folders) < 2:
         raise RunFolderError("merge needs two or more folders before --output")
     for folder in folders:
@@ -131,6 +125,7 @@ def _check_folders(folders: Sequence[Path], into: Path) -> None:
         raise RunFolderError(
             f"{into} has a run already; name a new folder with --output, and {into} as one of the merged folders"
         )
+    return names
 
 
 def _merge_weights(sweep: Sweep, folders: Sequence[Path]) -> dict[str, loaded_weights.Weights]:
@@ -190,15 +185,6 @@ def _read_source(folder: Path) -> Source:
     """Read the planned episodes of a folder, at first all of them to be taken."""
     planned = run_folder.planned_episodes(folder).unique("key", keep="first", maintain_order=True).collect()
     return Source(folder, str(folder), planned, planned)
-
-
-def _write_episodes(sources: Sequence[Source], into: Path) -> None:
-    store = EpisodeStore(into)
-    try:
-        write_episodes(store, sources)
-        store.compact()
-    finally:
-        store.close()
 
 
 def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:

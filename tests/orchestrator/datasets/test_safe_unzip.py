@@ -36,6 +36,8 @@ HOSTILE = {
     "empty folder name": ([("a//x", b"x")], "is no file name"),
     "long name": ([("/".join(["b" * 100] * 11), b"x")], "is no file name"),
     "long part": ([("a/" + "é" * 101, b"x")], "is no file name"),
+    "case twin": ([("a/X", b"x"), ("a/x", b"y")], "differ by case or form"),
+    "form twin": ([("a/\u00e9", b"x"), ("a/e\u0301", b"y")], "differ by case or form"),
     "link": ([(link("a/link"), b"/etc")], "is a link"),
     "device": ([(link("a/tty", stat.S_IFCHR), b"")], "is a link or a device"),
     "bomb": ([("a/bomb", b"\0" * (30 << 20))], "would grow"),
