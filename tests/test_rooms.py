@@ -67,7 +67,6 @@ DOORS = {
         "orchestrator/datasets/node_staging.py",
         "orchestrator/execution/certifier.py",
         "orchestrator/execution/driver.py",
-        "orchestrator/execution/cluster_models.py",
         "orchestrator/execution/cluster_view.py",
         "orchestrator/execution/gpu_placement.py",
         "orchestrator/execution/losses.py",

@@ -11,7 +11,7 @@ from typing import Any
 
 from ray._private.state import actors, available_resources_per_node
 
-from orchestrator.execution.ray_cluster import capacity, draining_nodes, gpu_nodes, node_hosts
+from orchestrator.execution.ray_cluster import draining_nodes, gpu_nodes, total_cpus
 from orchestrator.scheduling.nodes import Node
 
 ROUNDING = 1e-3
@@ -51,20 +51,16 @@ class ClusterView:
             for node in nodes
             if node.name in free
         }
-        total_cpus = capacity()[0]
-        held_cpus = max(0.0, total_cpus - sum(resources.get("CPU", 0.0) for resources in free.values()) - own_cpus)
+        cpus = total_cpus()
+        held_cpus = max(0.0, cpus - sum(resources.get("CPU", 0.0) for resources in free.values()) - own_cpus)
         before = self.nodes, self.cpus, self.draining
         earlier = readings if self._readings is None else self._readings
         self.nodes = tuple(
             replace(node, held=min(readings.get(node.name, 0), earlier.get(node.name, 0))) for node in nodes
         )
-        self.cpus = total_cpus - min(held_cpus, self._held_cpus)
+        self.cpus = cpus - min(held_cpus, self._held_cpus)
         self._readings, self._held_cpus, self.draining = readings, held_cpus, draining_nodes()
         return before != (self.nodes, self.cpus, self.draining)
-
-    def has_lost(self, node: str) -> bool:
-        """Return True if this node has left the cluster, perhaps since the last reading; False for an empty name."""
-        return bool(node) and node not in node_hosts()
 
     @property
     def usable_gpus(self) -> int:

@@ -245,7 +245,7 @@ class Driver:
 
     def _on_death(self, slot: int, reason: str, node: str, problem: BaseException) -> list[Command]:
         """Report a death; a lost node, or a result that Ray has lost, makes no episode suspected of killing the worker."""
-        is_innocent = isinstance(problem, ObjectLostError) or self.view.has_lost(node)
+        is_innocent = isinstance(problem, ObjectLostError) or (node != "" and node not in node_hosts())
         return self.schedule.on_death(slot, reason, self.now(), is_innocent)
 
     async def _tick(self, on_tick: Callable[[], None]) -> None:

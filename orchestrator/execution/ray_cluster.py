@@ -31,10 +31,9 @@ CONNECT_TIMEOUT_S = 5.0
 GCS_TIMEOUT_S = 30.0
 
 
-def capacity() -> tuple[float, int]:
-    """Return the CPUs and GPUs of the connected cluster."""
-    resources = ray.cluster_resources()
-    return float(resources.get("CPU", 1)), int(resources.get("GPU", 0))
+def total_cpus() -> float:
+    """Return the CPUs of the connected cluster."""
+    return float(ray.cluster_resources().get("CPU", 1))
 
 
 def gpu_nodes() -> tuple[Node, ...]:

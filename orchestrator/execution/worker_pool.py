@@ -43,8 +43,6 @@ class WorkerHandle:
 
     group: str
     actor: Any
-    judge_queue: JudgeQueue | None = None
-    """Where a judge's worker gets its answers; None for a worker that plays."""
     address: WorkerAddress | None = None
     """Set when its process runs."""
     models: Sequence[ModelSpec] = ()
@@ -160,7 +158,7 @@ class WorkerPool:
         """
         options = {"num_returns": "streaming", "_generator_backpressure_num_objects": BACKPRESSURE}
         worker, batch_age = self.handles[slot], len(self.handles) / MESSAGES_PER_S
-        if (queue := worker.judge_queue) is None:
+        if (queue := self.queue_of(worker.group)) is None:
             return worker.actor.play.options(**options).remote(list(ordinals), batch_age), []
         answers = queue.lease(ordinals)
         missing = set(ordinals) - {answer.ordinal for answer in answers}
@@ -179,7 +177,7 @@ class WorkerPool:
             str(Path(self.sweep.data).resolve()), judge, self.spending.ledger,
             *packages_arguments(models, start.place.node),
         )  # fmt: skip
-        self.handles[slot] = WorkerHandle(name, actor, queue, None, models, self.demands[name], start.place)
+        self.handles[slot] = WorkerHandle(name, actor, None, models, self.demands[name], start.place)
         if judge is None:
             self.turn_judges.add_player(slot, actor)
 

@@ -9,20 +9,18 @@ from rich.table import Table
 
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
 
-HEADINGS = ("model", "replicas", "GPUs", "episodes", "/s", "waiting", "playing", "errors", "left")
-
 
 def table(snapshot: Snapshot, max_rows: int = 100) -> Table:
     """Return a table with a row per model, active ones first; columns that are empty in every row are left out."""
     rows = sorted(snapshot.rows, key=_rank)
-    cells = [{**format_row(row), "model": escape(row.name)} for row in rows[:max_rows]]
     hidden = f"{len(rows) - max_rows} more models are waiting or done\n" if rows[max_rows:] else ""
     rendered = Table(caption=hidden + headline(snapshot), caption_justify="left", box=None, pad_edge=False)
-    headings = [heading for heading in HEADINGS if any(row[heading] for row in cells)]
+    cells = [format_row(row) for row in rows[:max_rows]]
+    headings = [heading for heading in format_row(GroupRow("")) if any(row[heading] for row in cells)]
     for heading in headings:
         rendered.add_column(heading, justify="left" if heading == "model" else "right", no_wrap=True)
     for row in cells:
-        rendered.add_row(*(row[heading] for heading in headings))
+        rendered.add_row(*(escape(row[heading]) for heading in headings))
     return rendered
 
 
@@ -56,10 +54,9 @@ def sentence(row: GroupRow) -> str:
     """Return ``qwen: replicas 2 +1, GPUs 3, episodes 340/2,000, 5.1/s, waiting 1,400, playing 256, left 12 min``."""
     if row.waits:
         return f"{row.name}: {row.waits}"
-    parts = [
-        f"{text}/s" if heading == "/s" else f"{heading} {text}" for heading, text in format_row(row).items() if text
-    ]
-    return f"{row.name}: {', '.join(parts[1:])}"
+    texts = [(heading, text) for heading, text in format_row(row).items() if text]
+    parts = (f"{text}/s" if heading == "/s" else f"{heading} {text}" for heading, text in texts[1:])
+    return f"{row.name}: {', '.join(parts)}"
 
 
 def format_duration(seconds: float | None) -> str:
@@ -78,11 +75,10 @@ def format_duration(seconds: float | None) -> str:
 
 def format_row(row: GroupRow) -> dict[str, str]:
     """Return heading -> text, "" for a zero or an unknown number."""
-    starting = f" +{row.starting}" if row.starting else ""
     counts = {"waiting": row.waiting, "playing": row.in_flight, "paused": row.paused, "errors": row.errors}
     return {
         "model": row.name,
-        "replicas": f"{row.ready}{starting}" if row.ready or row.starting else "",
+        "replicas": f"{row.ready} +{row.starting}" if row.starting else f"{row.ready or ''}",
         "GPUs": f"{row.gpus:g}" if row.gpus else "",
         "episodes": f"{row.done:,}/{row.planned:,}",
         "/s": _rate(row.rate) if row.rate else "",
@@ -96,12 +92,11 @@ def _left(row: GroupRow) -> str:
         return row.waits
     if row.reason and not row.ready and not row.starting and row.done < row.planned:
         return "lost"
-    if row.in_flight or row.waiting:
-        return format_duration(row.seconds_left)
-    if row.paused:
-        return "paused"
-    if row.done + row.cancelled >= row.planned:
-        return "cancelled" if row.cancelled else "done"
+    if not row.in_flight and not row.waiting:
+        if row.paused:
+            return "paused"
+        if row.done + row.cancelled >= row.planned:
+            return "cancelled" if row.cancelled else "done"
     return format_duration(row.seconds_left)
 
 
@@ -114,8 +109,6 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.2g}"
 
 
-def _rank(row: GroupRow) -> int:
+def _rank(row: GroupRow) -> tuple[bool, bool, bool]:
     """Return the sort key of a row: playing, starting, waiting, done."""
-    if row.ready or row.starting:
-        return 0 if row.ready else 1
-    return 3 if row.done >= row.planned else 2
+    return not row.ready, not row.starting, row.done >= row.planned

@@ -109,9 +109,8 @@ class RateMeter:
         counts.update({name: schedule.groups[name].played + schedule.groups[name].answered for name in judges})
         rates, rows = self._rates(counts, now), list[GroupRow]()
         for name in dict.fromkeys((*self.planned, *schedule.groups)):
-            row = self._row(name, schedule, counts[name], rates.get(name, 0.0), name in judges, troubles.get(name, ""))
+            rows.append(row := self._row(name, schedule, counts[name], rates.get(name, 0.0), troubles.get(name, "")))
             row.errors, row.reason = errors.get(name, 0) + self.errors.get(name, 0), reasons.get(name, "")
-            rows.append(row)
         models = [row for row in rows if not row.judges]
         return Snapshot(
             at=time.time(),
@@ -132,17 +131,17 @@ class RateMeter:
         seconds = now - began
         return {name: (counts[name] - first[name]) / seconds for name in counts} if seconds > 0 else {}
 
-    def _row(self, name: str, schedule: Scheduler, stored: int, rate: float, judges: bool, trouble: str) -> GroupRow:
+    def _row(self, name: str, schedule: Scheduler, stored: int, rate: float, trouble: str) -> GroupRow:
         group, slots = schedule.groups.get(name), [s for s in schedule.slots.values() if s.group.name == name]
-        row = GroupRow(name, judges, done=self.before.get(name, 0) + stored, rate=rate)
+        row = GroupRow(name, done=self.before.get(name, 0) + stored, rate=rate)
         if group:
+            row.judges, row.waits = group.demand.pool == JUDGES, schedule.describe_wait(group)
             row.waiting, row.paused, row.cancelled = group.queued_count, len(group.parked), len(group.dropped)
-            row.waits = schedule.describe_wait(group)
         row.ready, row.in_flight = sum(slot.ready for slot in slots), sum(slot.leased_count for slot in slots)
         row.starting, row.gpus = len(slots) - row.ready, sum(slot.group.demand.gpus for slot in slots)
         row.waits = row.waits or ("" if rate else describe_silence(slots, schedule.now, trouble))
         played = stored + row.waiting + row.in_flight
-        row.planned = played if judges else max(self.planned.get(name, 0), row.done)
+        row.planned = played if row.judges else max(self.planned.get(name, 0), row.done)
         left = row.planned - row.done
         row.seconds_left = 0.0 if left <= 0 else left / rate if rate > 0 else None
         return row
