@@ -59,6 +59,11 @@ class SkippedLines:
         return f"{pluralize(self.lines, 'bad line')} of {self.scenario}: {'; '.join(self.first)}{rest}"
 
 
+def scenarios_in(folder: Path) -> list[str]:
+    """Return the scenarios whose samples a data folder has."""
+    return [name for name, game in SCENARIOS.items() if (folder / f"{game.stem}_preprocessed.jsonl").is_file()]
+
+
 def skipped_lines(scenario: str, bad: Sequence[Problem]) -> SkippedLines:
     """Return the record of a scenario's bad lines."""
     numbers = ",".join(str(problem.line) for problem in bad)

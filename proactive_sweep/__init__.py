@@ -5,15 +5,13 @@ Each is imported when it is first used, so that ``import proactive_sweep`` takes
 
 from __future__ import annotations
 
-from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from envs.scenario import Scenario
     from envs.types import Sample
-    from orchestrator.api.open_run import Run, open_run
+    from orchestrator.api.open_run import Run
     from sweeps.spec import Sweep
 
 __all__ = ["game", "load_data", "open_run", "run"]
@@ -21,8 +19,9 @@ __all__ = ["game", "load_data", "open_run", "run"]
 
 def game(scenario: str) -> Scenario:
     """Return the rules of a scenario: ``state, turn = game("ROD").step(sample, state, reply)``. Raises KeyError."""
-    rules: Scenario = import_module("envs").SCENARIOS[scenario]
-    return rules
+    from envs import SCENARIOS
+
+    return SCENARIOS[scenario]
 
 
 def load_data(folder: str | Path, scenarios: tuple[str, ...] = (), filtered: bool = True) -> dict[str, list[Sample]]:
@@ -30,10 +29,9 @@ def load_data(folder: str | Path, scenarios: tuple[str, ...] = (), filtered: boo
 
     ``filtered`` leaves out the samples that the paper does not evaluate.
     """
-    path = import_module("pathlib").Path(folder)
-    load, games = import_module("envs.samples").load_samples, import_module("envs").SCENARIOS
-    names = scenarios or [name for name in games if (path / f"{games[name].stem}_preprocessed.jsonl").is_file()]
-    return {name: load(path, name, filtered) for name in names}
+    from envs.samples import load_samples, scenarios_in
+
+    return {name: load_samples(Path(folder), name, filtered) for name in scenarios or scenarios_in(Path(folder))}
 
 
 def run(sweep: str | Path | dict[str, Any] | Sweep, **keys: Any) -> Run:
@@ -41,17 +39,14 @@ def run(sweep: str | Path | dict[str, Any] | Sweep, **keys: Any) -> Run:
 
     ``keys`` override those of the sweep: ``run("baselines", data="my-data", selection={"limit": 5})``.
     """
-    play = import_module("orchestrator.api.play")
-    is_loaded = isinstance(sweep, import_module("sweeps.spec").Sweep)
-    played: Run = play.run(sweep if is_loaded else play.load_sweep(sweep, **keys))
-    return played
+    from orchestrator.api import play
+    from sweeps.spec import Sweep
+
+    return play.run(sweep if isinstance(sweep, Sweep) else play.load_sweep(sweep, **keys))
 
 
-def __getattr__(name: str) -> Any:
-    if name != "open_run":
-        raise AttributeError(f"module 'proactive_sweep' has no attribute {name!r}")
-    return import_module("orchestrator.api.open_run").open_run
+def open_run(folder: str | Path, data: str | Path | None = None, judge: str = "") -> Run:
+    """Open a run folder; the arguments are those of ``orchestrator.open_run``."""
+    from orchestrator.api import open_run
 
-
-def __dir__() -> list[str]:
-    return __all__
+    return open_run.open_run(folder, data, judge)

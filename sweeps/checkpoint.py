@@ -74,7 +74,8 @@ class Checkpoint:
     @property
     def context(self) -> int:
         """Return the most tokens of prompt and reply together; 0 if unknown."""
-        return positive(self.text_config, "max_position_embeddings")
+        length = self.text_config.get("max_position_embeddings")
+        return length if type(length) is int and length > 0 else 0
 
     @property
     def reads_text_only(self) -> bool:
@@ -201,15 +202,9 @@ def parse_config(content: bytes) -> dict[str, Any] | None:
     return config if isinstance(config, dict) else None
 
 
-def positive(table: Config, key: str) -> int:
-    """Return a positive whole number of a configuration; 0 if it has none."""
-    value = table.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
 def _texts(value: Any) -> list[str]:
     """Return the templates of a key: one, or a list of named ones."""
-    entries = value if isinstance(value, list) else [{"template": value}]
-    return [
-        entry["template"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("template"), str)
-    ]
+    named = (
+        [entry.get("template") for entry in value if isinstance(entry, dict)] if isinstance(value, list) else [value]
+    )
+    return [text for text in named if isinstance(text, str)]

@@ -10,8 +10,7 @@ from actors.engine.registry import open_engine, open_without_weights
 from actors.text.printable import error_text
 from actors.trial.certificate import Certificate
 from actors.trial.certify import package_versions, record_inputs
-from envs import SCENARIOS
-from envs.samples import BadData
+from envs.samples import BadData, scenarios_in
 from orchestrator.inspection.certificate import add_certificate
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
@@ -77,8 +76,7 @@ def own_sweep(models: Sequence[ModelSpec], path: Path | None, data: Path | None)
         sweep = load(path)
     else:
         folder = data or Path("outputs/demo-data")
-        names = [name for name, game in SCENARIOS.items() if (folder / f"{game.stem}_preprocessed.jsonl").is_file()]
-        if not names:
+        if not (names := scenarios_in(folder)):
             raise BadData(
                 f"{folder} has no benchmark; name one with --data DIR (`proactive-sweep data demo DIR` draws one)"
             )

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from actors.engine.backend import Message, images_of
-from orchestrator.inspection.prompt_preview import pose
+from orchestrator.inspection.prompt_preview import pose_some
 from orchestrator.planning.plan import Plan
 from sweeps.checkpoint import Checkpoint, read_checkpoint
 from sweeps.package_models import resolve_source
@@ -44,13 +44,10 @@ def lines(plan: Plan) -> list[str]:
 
 def _longest_prompts(plan: Plan, cell: Cell) -> Prompts:
     """Return the last prompts of a few samples; none if a prompt cannot be posed, which ``run`` reports."""
-    samples = plan.cell_samples(cell)
     try:
-        chosen = samples[:: max(1, len(samples) // MAX_SAMPLES)]
-        posed = [pose(sample, plan.pools.get(cell.scenario, ()), cell, plan.seed).model for sample in chosen]
+        return [requests[-1].messages for requests in pose_some(plan, cell, MAX_SAMPLES) if requests]
     except ValueError:
         return []
-    return [requests[-1].messages for requests in posed if requests]
 
 
 def text_tokens(messages: Sequence[Message]) -> int:
@@ -60,21 +57,17 @@ def text_tokens(messages: Sequence[Message]) -> int:
 
 def _describe(model: ModelSpec, prompts: Prompts) -> str:
     """Return which limit the longest of some prompts exceeds; empty if none."""
-    limit, room, row = model.max_images, context(model), token_row(model)
-
-    def tokens(messages: Sequence[Message]) -> int:
-        kinds = ("small" if image.short_edge else "full" for image in images_of(messages))
-        return int(text_tokens(messages) + sum(row.get(kind, 0) for kind in kinds))
-
-    pictures = max((len(images_of(messages)) for messages in prompts), default=0)
-    most = max(map(tokens, prompts), default=0)
-    too_long = bool(room) and most >= room and (bool(row) or not pictures)
-    too_many = limit is not None and pictures > limit
-    if not (too_long or too_many):
-        return ""
-    reason = f"if it asks at every turn, up to {pictures:,} pictures"
-    reason += f" and about {most:,} tokens in a context of {room:,}" if too_long else ""
-    return reason + (f", the entry allows {limit} (max_images)" if too_many else "")
+    room, row = context(model), token_row(model)
+    shown = [images_of(messages) for messages in prompts]
+    sizes = [sum(row.get("small" if image.short_edge else "full", 0) for image in images) for images in shown]
+    pictures = max(map(len, shown), default=0)
+    most = int(max((text_tokens(messages) + size for messages, size in zip(prompts, sizes, strict=True)), default=0))
+    limits = []
+    if room and most >= room and (row or not pictures):
+        limits.append(f" and about {most:,} tokens in a context of {room:,}")
+    if model.max_images is not None and pictures > model.max_images:
+        limits.append(f", the entry allows {model.max_images} (max_images)")
+    return f"if it asks at every turn, up to {pictures:,} pictures{''.join(limits)}" if limits else ""
 
 
 def context(model: ModelSpec) -> int:

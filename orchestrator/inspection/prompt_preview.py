@@ -20,6 +20,7 @@ from envs.chance import episode_seed
 from envs.foreign_suggestions import with_suggestion_pool, with_swapped_pictures
 from envs.samples import BadData, is_evaluated, load_samples
 from envs.types import Sample
+from orchestrator.planning.plan import Plan
 from sweeps.load import SweepError
 from sweeps.load import build_judge as load_judge
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
@@ -55,6 +56,12 @@ def pose(sample: Sample, pool: Sequence[Sample], cell: Cell, seed: int = 0) -> P
     asyncio.run(episode)
     requests = model.requests.get(cell.key, [])
     return Posed(requests, [request for asked in judge.requests.values() for request in asked])
+
+
+def pose_some(plan: Plan, cell: Cell, most: int) -> list[list[Request]]:
+    """Return the requests of at most so many evenly spaced samples of a cell; raises ValueError as ``pose`` does."""
+    samples, pool = plan.cell_samples(cell), plan.pools.get(cell.scenario, ())
+    return [pose(sample, pool, cell, plan.seed).model for sample in samples[:: max(1, -(-len(samples) // most))]]
 
 
 def find_request(
@@ -105,10 +112,8 @@ def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list
 
 def apply_chat_template(model: ModelSpec, request: Request) -> str | None:
     """Return the text of the model's chat template; None if the model is not on this disk."""
-    if not model.is_local:
-        return None
     try:
         from actors.engine.hf.template import template_text
     except ModuleNotFoundError:
         return None
-    return template_text(model, request.messages, list(map(function_schema, request.tools)))
+    return template_text(model, request.messages, list(map(function_schema, request.tools))) if model.is_local else None

@@ -18,7 +18,7 @@ from actors.engine.image_loader import picture_bounds
 from envs.render import Renderer, UnreadablePicture
 from envs.types import ImageRef
 from orchestrator.inspection.overflow import text_tokens, token_row, token_table
-from orchestrator.inspection.prompt_preview import pose, shown_messages
+from orchestrator.inspection.prompt_preview import pose_some, shown_messages
 from orchestrator.planning.plan import Plan
 from sweeps.spec import Cell, ModelSpec, Protocol
 
@@ -98,19 +98,17 @@ def lines(estimates: Sequence[CostEstimate], max_cost: float | None) -> Iterator
 
 def _bound_cell(plan: Plan, cell: Cell, tokens: Callable[[Sequence[Message]], int]) -> tuple[Usage, Usage]:
     """Return the mean bounds of an episode of the cell; functions count as tokens of the prompt."""
-    samples = plan.cell_samples(cell)
-    chosen = samples[:: max(1, ceil(len(samples) / MAX_SAMPLES))]
+    posed = pose_some(plan, cell, MAX_SAMPLES)
     shortest = CALL_TOKENS if cell.protocol is Protocol.TOOLS else LETTER_TOKENS
     replied, longest = cell.sampling.max_tokens, cell.model.reply_limit(cell.sampling)
     least = most = Usage()
-    for sample in chosen:
-        requests = pose(sample, plan.pools.get(cell.scenario, ()), cell, plan.seed).model
+    for requests in posed:
         first = len(requests) if cell.condition.rules else 1
         prompts = [tokens(shown_messages(request)) for request in requests]
         answered = sum(message.role == "assistant" for request in requests for message in request.messages)
         low = Usage(first, sum(prompts[:first]), first * shortest)
         high = Usage(len(requests), sum(prompts) + answered * replied, len(requests) * longest)
-        least, most = least.plus(low, 1 / len(chosen)), most.plus(high, 1 / len(chosen))
+        least, most = least.plus(low, 1 / len(posed)), most.plus(high, 1 / len(posed))
     return least, most
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps import shipped
+from sweeps import sweep_file as shipped
 from sweeps.load import SweepError, load
 from sweeps.sweep_file import read_sweep
 
