@@ -7,7 +7,6 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
@@ -57,13 +56,6 @@ class PictureLoader:
 
     def close(self) -> None:
         self.threads.shutdown(wait=False, cancel_futures=True)
-
-
-def encode_png(picture: Image) -> bytes:
-    """Return the pixels as a PNG file."""
-    content = BytesIO()
-    picture.save(content, "PNG")
-    return content.getvalue()
 
 
 def picture_bounds(model: ModelSpec) -> Fit | None:

@@ -59,7 +59,7 @@ def open_without_weights(model: ModelSpec, data: Path) -> Any:
         os.environ.setdefault(name, value)
     model = resolve_source(model)
     if model.backend == "vllm":
-        from actors.engine.vllm.token_input import open_without_engine
+        from actors.engine.vllm.backend import open_without_engine
 
         return open_without_engine(model, data)
     return open_engine(model.model_copy(update={"options": {**model.options, "device_map": "meta"}}), data)

@@ -21,8 +21,8 @@ import torch
 from transformers import AutoModelForImageTextToText
 from vllm import SamplingParams
 
+from actors.engine.vllm.backend import open_without_engine
 from actors.engine.vllm.parameters import MIN_TEMPERATURE
-from actors.engine.vllm.token_input import open_without_engine
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
 from tests.actors.tiny import checkpoint

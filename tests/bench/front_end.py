@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image
 
 from actors.engine.backend import Request, Situation
-from actors.engine.vllm.token_input import open_without_engine
+from actors.engine.vllm.backend import open_without_engine
 from actors.playing.prompts import messages, turn_view
 from envs import SCENARIOS
 from envs.samples import load_samples

@@ -94,22 +94,21 @@ def read_usage(answer: Mapping[str, Any]) -> Tokens:
     if not isinstance(usage, dict):
         return Tokens(invalid="" if usage is None else "usage is not an object")
     counts = {name: usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
-    invalid = ", ".join(f"{name} is {_shorten(count)}" for name, count in counts.items() if not _is_count(count))
-    prompt, reply = (count if _is_count(count) else 0 for count in counts.values())
-    cached = _count_part(usage.get("prompt_tokens_details"), "cached_tokens", prompt)
-    return Tokens(
-        prompt, reply, invalid, cached, _count_part(usage.get("completion_tokens_details"), "reasoning_tokens", reply)
+    valid = [_count(count, MAX_TOKENS) for count in counts.values()]
+    invalid = ", ".join(
+        f"{name} is {_shorten(counts[name])}" for name, count in zip(counts, valid, strict=True) if count is None
     )
+    prompt, reply = (count or 0 for count in valid)
+    cached, thoughts = (
+        _count(details.get(name), whole) if isinstance(details := usage.get(f"{kind}_tokens_details"), dict) else None
+        for kind, name, whole in (("prompt", "cached_tokens", prompt), ("completion", "reasoning_tokens", reply))
+    )
+    return Tokens(prompt, reply, invalid, cached, thoughts)
 
 
-def _count_part(details: object, name: str, whole: int) -> int | None:
-    """Return a count of a part of ``whole`` tokens; None without a possible one."""
-    count = details.get(name) if isinstance(details, dict) else None
-    return count if isinstance(count, int) and _is_count(count) and count <= whole else None
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= MAX_TOKENS
+def _count(value: object, most: int) -> int | None:
+    """Return a number of tokens; None if it is not an integer from 0 to ``most``."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
 
 
 def parse_first_choice(answer: Mapping[str, Any], tools: bool = False) -> Answer:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -25,6 +26,7 @@ from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.exceptions import VLLMClientError, VLLMValidationError
 from vllm.lora.request import LoRARequest
+from vllm.renderers import renderer_from_config
 from vllm.renderers.params import ChatParams
 from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -72,7 +74,7 @@ class VLLMBackend(Backend):
     scores_replies = True
 
     def __init__(self, model: ModelSpec, data: Path, engine: Any = None) -> None:
-        """Start an engine, unless ``engine`` is given (by ``actors.engine.vllm.token_input``)."""
+        """Start an engine, unless ``engine`` is given (by ``open_without_engine``)."""
         self.name, self.penalty, self.faithful = model.name, model.repetition_penalty, model.faithful
         fixed = {"add_generation_prompt": True, "continue_final_message": False, "tokenize": False}
         self.chat = fixed | template_variables(model.chat)
@@ -255,6 +257,19 @@ class VLLMBackend(Backend):
             with suppress(psutil.NoSuchProcess):
                 child.kill()
         psutil.wait_procs(running, timeout=10.0)
+
+
+def open_without_engine(model: ModelSpec, data: Path) -> VLLMBackend:
+    """Return a backend without engine and weights, ready in seconds; ``model_input`` and ``close`` work, ``reply`` does not."""
+    config = AsyncEngineArgs(**engine_arguments(model)).create_engine_config(UsageContext.LLM_CLASS)
+    renderer = renderer_from_config(config)
+    renderer.warmup = lambda template: None  # skipped: it renders the largest pictures to speed up the first request
+    resources = SimpleNamespace(engine_manager=SimpleNamespace(processes=()))
+    front = SimpleNamespace(
+        renderer=renderer, model_config=config.model_config, engine_core=SimpleNamespace(resources=resources),
+        output_handler=None, shutdown=lambda timeout: renderer.shutdown(),
+    )  # fmt: skip
+    return VLLMBackend(model, data, front)
 
 
 def engine_processes(engine: AsyncLLM) -> list[psutil.Process]:

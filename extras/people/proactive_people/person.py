@@ -7,13 +7,16 @@ import asyncio
 import json
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+from PIL.Image import Image
+
 from actors.engine.backend import Backend, Message, Reply, Request
-from actors.engine.image_loader import PictureLoader, encode_png
+from actors.engine.image_loader import PictureLoader
 from envs import regular
 from envs.types import ImageRef
 from orchestrator.storage import safe_write
@@ -146,3 +149,10 @@ class Person(Backend):
         async with self._changed:
             self._changed.notify_all()
         return question
+
+
+def encode_png(picture: Image) -> bytes:
+    """Return the pixels as a PNG file."""
+    content = BytesIO()
+    picture.save(content, "PNG")
+    return content.getvalue()

