@@ -8,7 +8,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from envs import SCENARIOS
@@ -38,9 +38,11 @@ def link(server: str, experiment: str, view: str) -> str:
 def describe_experiment(client: Any, experiment: str) -> None:
     """Write the views, the kind and the description of an experiment; what somebody else wrote stays."""
     tags = client.get_experiment(experiment).tags
-    sweeps = client.search_runs([experiment], "tags.level = 'sweep'", max_results=MAX_SWEEPS)
+    newest = ["attributes.start_time DESC"]
+    sweeps = client.search_runs([experiment], "tags.level = 'sweep'", max_results=MAX_SWEEPS, order_by=newest)
     note = tags.get(NOTE, "")
-    ours = {TAG + view: text for view, text in views(_conditions(sweeps)).items()}
+    conditions = [name for run in reversed(sweeps) for name in run.data.params.get("conditions", "").split(", ")]
+    ours = {TAG + view: text for view, text in views(list(dict.fromkeys(filter(None, conditions)))).items()}
     ours |= {KIND: tags.get(KIND, RUNS_FIRST)}
     if not note or f"viewStateShareKey={MODELS}" in note:
         ours |= {NOTE: "\n".join(_note_lines(sweeps, experiment))}
@@ -53,19 +55,19 @@ def views(conditions: Sequence[str]) -> dict[str, str]:
     """Return the value of each view's tag by its id."""
     scenarios = [f"acc/{name}" for name in SCENARIOS]
     under = _parallel("acc by condition", [f"acc_under/{name}" for name in conditions])
-    measures = ["asks", "right_if_asked", "acc", "ps", "loops", "errors", "cost"]
-    cell = ["asks", "acc", "acc_low", "acc_high", "ps", "loops", "errors", "finished"]
-    bars = [_bar("asks"), _bar("acc"), _scatter("ps", "acc")]
-    by_scenario = _parallel("acc by scenario", scenarios)
-    over_time = [_line("episodes_per_second"), _line("system/gpu_0_utilization_percentage"), _line("acc")]
-    by_model = [*bars, under, by_scenario, _bar("loops"), _bar("cost")]
-    by_sweep = [_bar("acc"), _bar("best_acc"), *over_time, under]
+    figures = ["asks", "right_if_asked", "acc", "ps", "loops", "errors", "cost", *scenarios]
+    measures = [f"metrics.{name}" for name in figures]
+    cell = [f"metrics.{name}" for name in ("asks", "acc", "acc_low", "acc_high", "ps", "loops", "errors", "finished")]
     names = [f"params.{name}" for name in ("model", "scenario", "condition", "kind")]
-    columns = _metrics([*measures, *scenarios])
+    bars = [_chart("BAR", name) for name in ("asks", "acc", "loops", "cost")]
+    over_time = [_line(name) for name in ("episodes_per_second", "system/gpu_0_utilization_percentage", "acc")]
+    by_model = [*bars, under, _parallel("acc by scenario", scenarios)]
+    by_sweep = [_chart("BAR", "acc"), _chart("BAR", "best_acc"), *over_time, under]
+    sweep_columns = ["tags.best_model", "metrics.best_acc", *measures]
     return {
-        MODELS: _view("Models", "model", ["params.kind", "params.sweep", *columns], by_model, "params.`kind`", "kind"),
-        SWEEPS: _view("Sweeps side by side", "sweep", ["tags.best_model", "metrics.best_acc", *columns], by_sweep),
-        CELLS: _view("Cells", "cell", [*names, *_metrics(cell)], [*bars, _bar("loops")], group="model"),
+        MODELS: _view("Models", "model", ["params.kind", "params.sweep", *measures], by_model, "params.`kind`", "kind"),
+        SWEEPS: _view("Sweeps side by side", "sweep", sweep_columns, by_sweep),
+        CELLS: _view("Cells", "cell", [*names, *cell], bars[:3], group="model"),
     }
 
 
@@ -97,43 +99,22 @@ def _view(
     return json.dumps({"name": name, "createdAt": 0, "updatedAt": 0, "state": f"deflate;{packed}"})
 
 
-def _metrics(names: Iterable[str]) -> list[str]:
-    return [f"metrics.{name}" for name in names]
-
-
-def _bar(metric: str) -> dict[str, Any]:
-    return {"type": "BAR", "metricKey": metric, "runsCountToCompare": RUNS_PER_CHART}
+def _chart(kind: str, metric: str, **keys: Any) -> dict[str, Any]:
+    return {"type": kind, "metricKey": metric, "runsCountToCompare": RUNS_PER_CHART, **keys}
 
 
 def _line(metric: str) -> dict[str, Any]:
-    return {
-        "type": "LINE", "metricKey": metric, "selectedMetricKeys": [metric], "runsCountToCompare": RUNS_PER_CHART,
-        "xAxisKey": "time-relative", "useGlobalXaxisKey": False, "scaleType": "linear", "yAxisKey": "metric",
-    }  # fmt: skip
-
-
-def _scatter(x: str, y: str) -> dict[str, Any]:
-    axes = {"xaxis": {"key": x, "type": "METRIC"}, "yaxis": {"key": y, "type": "METRIC"}}
-    return {"type": "SCATTER", "runsCountToCompare": RUNS_PER_CHART, **axes}
+    axes = {"xAxisKey": "time-relative", "useGlobalXaxisKey": False, "scaleType": "linear", "yAxisKey": "metric"}
+    return _chart("LINE", metric, selectedMetricKeys=[metric], **axes)
 
 
 def _parallel(name: str, metrics: list[str]) -> dict[str, Any]:
-    return {
-        "type": "PARALLEL", "displayName": name, "selectedParams": [], "selectedMetrics": metrics,
-        "runsCountToCompare": RUNS_PER_CHART, "showAllRuns": False,
-    }  # fmt: skip
+    shown = {"displayName": name, "selectedParams": [], "selectedMetrics": metrics, "showAllRuns": False}
+    return {"type": "PARALLEL", "runsCountToCompare": RUNS_PER_CHART, **shown}
 
 
-def _conditions(sweeps: Iterable[Any]) -> list[str]:
-    """Return the conditions of these sweeps' runs, the oldest sweep's first."""
-    oldest_first = sorted(sweeps, key=lambda run: run.info.start_time)
-    names = (name for run in oldest_first for name in run.data.params.get("conditions", "").split(", ") if name)
-    return list(dict.fromkeys(names))
-
-
-def _note_lines(sweeps: Iterable[Any], experiment: str) -> Iterator[str]:
+def _note_lines(newest_first: Sequence[Any], experiment: str) -> Iterator[str]:
     """Yield links to the views with the newest answer, then a line per sweep, newest first."""
-    newest_first = sorted(sweeps, key=lambda run: -run.info.start_time)
     answers = [_escape(run.data.tags.get(ANSWER, "")) or "no episodes yet" for run in newest_first]
     yield ", ".join(f"[{name}]({link('', experiment, view)[1:]})" for view, name in VIEWS) + f": {answers[0]}"
     yield f"\n{EXPLANATION}\n"

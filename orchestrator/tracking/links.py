@@ -27,19 +27,16 @@ UI = "http://127.0.0.1:5000"
 def read_mark(folder: Path, uri: str) -> str:
     """Return this folder's mark at this address; a new one on first use."""
     links = _links(folder)
-    stored = links.get(
-        _key(folder, uri), links.get(redact_address(uri), {})
-    )  # 0.1.0 stored the whole path of a local one
-    mark = str(stored.get("mark"))
+    old = links.get(redact_address(uri), {})  # 0.1.0 stored the whole path of a local one
+    mark = str(links.get(_key(folder, uri), old).get("mark"))
     return mark if re.fullmatch("[0-9a-f]{16}", mark) else token_hex(8)
 
 
 def remember(folder: Path, uri: str, **facts: str) -> None:
     """Store the facts about this folder's runs at an address."""
     links = _links(folder)
-    changed = {**links, _key(folder, uri): facts}
-    if changed != links:
-        safe_write.write(folder / FILE, (json.dumps(changed, indent=1) + "\n").encode())
+    if links.get(key := _key(folder, uri)) != facts:
+        safe_write.write(folder / FILE, (json.dumps({**links, key: facts}, indent=1) + "\n").encode())
 
 
 def pages(folder: Path) -> Iterator[str]:

@@ -19,7 +19,7 @@ from orchestrator.storage.progress_log import stored_points
 from orchestrator.tracking import links, rollup
 from orchestrator.tracking.client import LOCAL, NAME, all_pages, keep_files_inside, now_ms, open_client, resolve_uri
 from orchestrator.tracking.experiment_page import ANSWER, describe_experiment
-from orchestrator.tracking.tracked_run import BASELINE, TrackedRun
+from orchestrator.tracking.tracked_run import TrackedRun
 
 MARK = "proactive_sweep.mirror"
 """Tag with the mark."""
@@ -39,13 +39,9 @@ CELL_NAMES = ("cell", "model", "scenario", "condition", "protocol")
 """Columns of a cell's row that identify it; they are tags and parameters of its run."""
 FIRST_METRICS = ("asks", "acc", "ps", "aggregate", "category", "suggestion")
 """Sent first: MLflow's page opens on the metrics that it received first."""
-SWEEP_NOTE = """The sweep **SWEEP** on ProactiveBench: models see pictures that do not show enough, and may ask for more.
-
-- **Nested runs**: one per model, and below each one per cell. This row is the mean over models without baselines.
-- `acc`: percent correct under the parameter `condition`, mean over scenarios; `ps`: proactive suggestions per episode; `loops`:
-  percent of episodes that ask until the limit. Episodes with errors never count as zeros in `acc`.
-- **Saved views** show models, cells, and sweeps side by side. `proactive-sweep track FOLDER` rebuilds everything, with tables,
-  figures, `report.html` and traces.
+SWEEP_NOTE = """Nested runs: one per model, and below each one per cell; this row is the mean over models without baselines.
+`acc`: percent correct under the parameter `condition`, mean over scenarios; `ps`: suggestions per episode; `loops`: percent of
+episodes that ask until the limit. Errors never count as zeros. `proactive-sweep track FOLDER` adds tables, figures and traces.
 """
 """The description of a sweep's run on MLflow's page."""
 
@@ -74,7 +70,7 @@ class MlflowRun:
         self.client = open_client(self.uri)
         self.experiment = self._open_experiment(run.experiment)
         self.title = run.name if run.name == run.folder.name else f"{run.name} · {run.folder.name}"
-        self.note = SWEEP_NOTE.replace("FOLDER", self.folder.name).replace("SWEEP", run.name)
+        self.note = SWEEP_NOTE.replace("FOLDER", self.folder.name)
         self.points_sent = 0
         self.models: dict[str, NestedRun] = {}
         self.cells: dict[str, NestedRun] = {}
@@ -124,7 +120,10 @@ class MlflowRun:
         for model in self.models.values():
             self._send_model(model, at)
         if self.models:
-            self._send_sweep(at)
+            metrics = {name: run.metrics for name, run in self.models.items()}
+            values, best_model = rollup.sweep_measures(metrics, self.run.baselines)
+            self._send_metrics(self.top, values, at, int(sum(model.get("finished", 0) for model in metrics.values())))
+            self.client.set_tag(self.parent, "best_model", best_model)
 
     def end(self, status: str) -> None:
         """Close the sweep's run and the unfinished runs below it; an unfinished run never becomes FINISHED."""
@@ -142,45 +141,34 @@ class MlflowRun:
 
     def _send_model(self, run: NestedRun, at: int) -> None:
         cells = [cell for cell in self.cells.values() if cell.names["model"] == run.names["model"]]
-        condition = self.run.main_condition(cell.names["condition"] for cell in cells)
+        condition = self.run.main_condition({cell.names["condition"] for cell in cells})
         rows = [{**cell.names, "planned": cell.planned, **cell.metrics} for cell in cells]
         values = rollup.model_measures(rows, condition)
         if values.get("finished"):
-            self._send_metrics(run, values, at, int(values["finished"]), {"condition": condition})
+            self._send_metrics(run, values, at, int(values["finished"]), condition=condition)
         states = {cell.status for cell in cells}
         self._set_status(run, "RUNNING" if "RUNNING" in states else "FINISHED" if states == {"FINISHED"} else "FAILED")
 
-    def _send_sweep(self, at: int) -> None:
-        models = {name: run.metrics for name, run in self.models.items()}
-        baselines = [name for name in models if self.run.kind(name) == BASELINE]
-        values, best_model = rollup.sweep_measures(models, baselines)
-        self._send_metrics(self.top, values, at, int(sum(metrics.get("finished", 0) for metrics in models.values())))
-        self.client.set_tag(self.parent, "best_model", best_model)
-
-    def _send_metrics(
-        self, run: NestedRun, values: Mapping[str, float], at: int, step: int, params: Mapping[str, str] | None = None
-    ) -> None:
+    def _send_metrics(self, run: NestedRun, values: Mapping[str, float], at: int, step: int, **params: str) -> None:
         """Log changed metrics and, with the first of them, the run's parameters, which MLflow's page filters and groups by."""
         from mlflow.entities import Metric, Param
 
         changed = {name: value for name, value in values.items() if run.metrics.get(name) != value}
         if not changed:
             return
-        names = dict(params or {})
         if run.names:
-            names |= {"sweep": self.title, "kind": self.run.kind(run.names["model"]), **run.names}
-        new_params = [Param(name, text) for name, text in names.items() if name not in (*run.params, "cell")]
+            params |= {"sweep": self.title, "kind": self.run.kind(run.names["model"]), **run.names}
+        new_params = [Param(name, text) for name, text in params.items() if name not in (*run.params, "cell")]
         metrics = [Metric(name, value, at, step) for name, value in changed.items()]
         self.client.log_batch(run.id, metrics=metrics, params=new_params)
         run.metrics.update(changed)
-        run.params.update(names)
+        run.params.update(params)
 
     def _set_status(self, run: NestedRun, status: str) -> None:
         """Set the status of a run if it has changed."""
-        if run.status != status and status == "RUNNING":
-            self.client.update_run(run.id, status=status)
-        elif run.status != status:
-            self.client.set_terminated(run.id, status)
+        if run.status != status:
+            set_status = self.client.update_run if status == "RUNNING" else self.client.set_terminated
+            set_status(run.id, status=status)
         run.status = status
 
     def _cell_run(self, row: Mapping[str, Any]) -> NestedRun:
@@ -211,15 +199,15 @@ class MlflowRun:
 
     def _open_experiment(self, name: str) -> str:
         """Return the experiment's id. A local store keeps files in its run folder, even after that is copied or moved."""
-        files = (self.folder / "mlartifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
-        if files and self.is_local:
+        files = (self.folder / "mlartifacts").resolve().as_uri() if self.uri.startswith("sqlite") else ""
+        if self.is_local:
             keep_files_inside(self.folder / NAME, files)
         experiment = self.client.get_experiment_by_name(name)
         if self.is_local and "%" in self.uri:  # MLflow makes an empty folder of the quoted name beside the run folder
             with suppress(OSError):
                 Path(self.uri.removeprefix("sqlite:///")).parent.rmdir()
         if experiment is None:
-            return str(self.client.create_experiment(name, artifact_location=files))
+            return str(self.client.create_experiment(name, artifact_location=files or None))
         if experiment.lifecycle_stage == "deleted":
             self.client.restore_experiment(experiment.experiment_id)
         return str(experiment.experiment_id)
@@ -245,14 +233,15 @@ class MlflowRun:
 
     def _find_nested(self, marked: Sequence[Any]) -> None:
         """Take over the runs below the sweep's run; runs whose parent was deleted stay as they are, and get successors."""
-        for level, runs, key in (("model", self.models, "model"), ("cell", self.cells, "cell")):
-            parents = {self.parent} if level == "model" else {run.id for run in self.models.values()}
+        parents = {self.parent}
+        for level, runs in (("model", self.models), ("cell", self.cells)):
             for run in marked:
                 tags = run.data.tags
                 if tags.get(LEVEL) == level and tags.get(PARENT) in parents:
                     names = {name: tags[name] for name in CELL_NAMES if name in tags}
                     metrics, params = dict(run.data.metrics), dict(run.data.params)
-                    runs[tags[key]] = NestedRun(run.info.run_id, run.info.status, names, metrics, params)
+                    runs[tags[level]] = NestedRun(run.info.run_id, run.info.status, names, metrics, params)
+            parents = {run.id for run in runs.values()}
 
 
 def measures(row: Mapping[str, Any]) -> dict[str, float]:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
@@ -37,32 +38,32 @@ MAX_CLOSING_FAILURES = 2
 """Failures after the end of the sweep before the rest is left to ``track``: nobody waits for a server that is gone."""
 
 
+@dataclass
 class Mirror:
     """Sends what is new in a run folder, and reports when the server goes and comes back."""
 
-    def __init__(self, run: TrackedRun, dataset: Mapping[str, Any]) -> None:
-        self.run, self.dataset = run, dataset
-        self.began = time.monotonic()
-        self.due = 0.0
-        """When the cells are scored next."""
-        self.mlflow_run: MlflowRun | None = None
-        self.is_reachable = True
-        self.monitor: Thread | None = None
+    run: TrackedRun
+    dataset: Mapping[str, Any]
+    began: float = field(default_factory=time.monotonic)
+    due: float = 0.0
+    """When the cells are scored next."""
+    mlflow_run: MlflowRun | None = None
+    is_reachable: bool = True
+    monitor: Thread | None = None
 
     def send(self, status: str) -> bool:
         """Send what is new, with the run's final ``status`` if it has one; return True if MLflow accepted it."""
+        was_reachable, sentence = self.is_reachable, "can be reached again"
         try:
             self._send(status)
+            self.is_reachable = True
         except Exception as error:  # MLflow's stores raise any error; the sweep goes on without it
             self.mlflow_run = None  # runs may have been deleted, or the server emptied: look for them again
-            if self.is_reachable:
-                self._print(f"cannot be reached; the sweep continues without it: {first_line(error)}")
             self.is_reachable = False
-            return False
-        if not self.is_reachable:
-            self._print("can be reached again")
-        self.is_reachable = True
-        return True
+            sentence = f"cannot be reached; the sweep continues without it: {first_line(error)}"
+        if self.is_reachable != was_reachable:
+            print(f"MLflow at {redact_address(resolve_uri(self.run.uri, self.run.folder))} {sentence}", flush=True)
+        return self.is_reachable
 
     def _send(self, status: str) -> None:
         if self.mlflow_run is None:
@@ -92,9 +93,6 @@ class Mirror:
             monitor = SystemMetricsMonitor(mlflow_run.parent, MEASURE_INTERVAL_S, **options)
             monitor.start()
             self.monitor = monitor._process
-
-    def _print(self, sentence: str) -> None:
-        print(f"MLflow at {redact_address(resolve_uri(self.run.uri, self.run.folder))} {sentence}", flush=True)
 
 
 def score_stored(folder: Path) -> pl.DataFrame:

@@ -43,6 +43,11 @@ class Turn(NamedTuple):
     reply: str
     verdict: str
 
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        reply, verdict = {"role": "assistant", "content": self.reply}, {"role": "system", "content": self.verdict}
+        return [self.question, reply, verdict]
+
 
 class Transcript(NamedTuple):
     """One episode."""
@@ -77,7 +82,7 @@ def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
     row, tags = transcript.row, {**transcript.tags, MARK: run.mark, KEY: transcript.key}
     duration = max(int((row["seconds"] or 0) * 1e9), 1_000_000)
     began, step = ended - duration, duration // max(len(transcript.turns), 1)
-    spoken = [message for turn in transcript.turns for message in (turn.question, *_reply(turn))]
+    spoken = [message for turn in transcript.turns for message in turn.messages]
     trace = run.client.start_trace(
         transcript.name, span_type="AGENT", inputs={"messages": spoken},
         experiment_id=run.experiment, run_id=run.parent, start_time_ns=began, tags=tags,
@@ -100,10 +105,6 @@ def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
     for name, value in assessments.items():
         if value is not None:
             mlflow.log_feedback(trace_id=trace.trace_id, name=name, value=value)
-
-
-def _reply(turn: Turn) -> tuple[dict[str, str], dict[str, str]]:
-    return {"role": "assistant", "content": turn.reply}, {"role": "system", "content": turn.verdict}
 
 
 def _choice(text: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The description of a run in MLflow, before its first episode: address, name, settings, models and data set."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -13,8 +13,6 @@ UNTRACKED = "none"
 """The ``tracking.uri`` of a sweep that is not tracked."""
 OTLP = ("otlp://", "otlps://")
 """Addresses of OpenTelemetry, which version 0.2.0 had last."""
-MODEL, BASELINE = "model", "baseline"
-"""The kinds of a sweep's models (tag and parameter ``kind``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +47,17 @@ class TrackedRun:
         )
 
     def kind(self, model: str) -> str:
-        """Return ``model`` or ``baseline``."""
-        return BASELINE if model in self.baselines else MODEL
+        """Return ``model`` or ``baseline``, the tag and parameter ``kind`` of its runs."""
+        return "baseline" if model in self.baselines else "model"
 
     def rank(self, model: str) -> int:
         """Return the model's position in a table: models first, then baselines."""
         ordered = sorted(self.models, key=lambda name: name in self.baselines)
         return ordered.index(model) if model in ordered else len(ordered)
 
-    def main_condition(self, played: Iterable[str]) -> str:
+    def main_condition(self, played: Collection[str]) -> str:
         """Return the condition that a model's ``acc`` measures: zero-shot if played, else the sweep's first; "" if none is."""
-        names = set(played)
-        ordered = [name for name in (ZERO_SHOT, *self.conditions) if name in names]
-        return next(iter(ordered or sorted(names)), "")
+        return next((name for name in (ZERO_SHOT, *self.conditions, *sorted(played)) if name in played), "")
 
 
 def is_mlflow(uri: str) -> bool:
