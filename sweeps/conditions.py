@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from envs.installed import Offer, PackageError, install_line, offers
 from envs.types import Mode
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen, Names
-from sweeps.wordings import Text, check_template
+from sweeps.wordings import Template, Text
 
 ORDERS = 4
 """Seeded orders of the options of ``every_state``."""
@@ -58,7 +58,7 @@ class Condition(Frozen):
     """Text before the question."""
     system: Text = ""
     """A system message, which the model's chat template must support."""
-    template: Text = ""
+    template: Template = ""
     """The message with ``{question}`` and ``{options}``, instead of the package's wording."""
     history_turns: Annotated[Whole, Field(ge=0)] = 0
     """Most earlier turns before the question; 0 keeps all of them. Needs ``history``."""
@@ -83,11 +83,6 @@ class Condition(Frozen):
     """The wording of a replicate's messages, 0 for the condition's own; ours come first, yours from ``FIRST_OWN`` on."""
     hint_wordings: Mapping[str, Text] = {}
     """Published hint -> its text in a replicate."""
-
-    @field_validator("template")
-    @classmethod
-    def _check_template(cls, value: str) -> str:
-        return check_template(value) if value else value
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:

@@ -191,11 +191,6 @@ class Sweep(Frozen):
         return any(condition.mode is Mode.RANDOM for condition in self.conditions)
 
     @property
-    def swaps_pictures(self) -> bool:
-        """Return True if some questions show another sample's picture."""
-        return any(condition.picture == "swapped" for condition in self.conditions)
-
-    @property
     def is_judged(self) -> bool:
         """Return True if a judge reads the answers of some cells after their episodes."""
         return self.judge is not None and Protocol.OEG in self.protocols

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from envs import SCENARIOS, stimulus
 from sweeps.values import Frozen
@@ -21,25 +21,23 @@ FIRST_OWN = 11
 """Number of a user's first own wording; lower numbers are ours."""
 
 
-def check_template(value: str) -> str:
-    """Return the template unchanged; raises ValueError unless it holds each placeholder once."""
-    if not all(value.count(part) == 1 for part in (QUESTION, OPTIONS)):
+def _check_template(value: str) -> str:
+    """Return the template unchanged; raises ValueError unless it is empty or holds each placeholder once."""
+    if value and not all(value.count(part) == 1 for part in (QUESTION, OPTIONS)):
         raise ValueError(f"must hold {QUESTION} and {OPTIONS} once each")
     return value
+
+
+Template = Annotated[Text, AfterValidator(_check_template)]
+"""A message with ``{question}`` and ``{options}``; empty where another wording stays."""
 
 
 class Wording(Frozen):
     """A wording of the message and, for conditions with hints, of the hints."""
 
-    template: Text
-    """The message with ``{question}`` and ``{options}``."""
+    template: Annotated[Template, Field(min_length=1)]
     hints: Mapping[str, Text] = {}
     """Scenario -> the sentence that replaces each of its hints; other scenarios keep the published hints."""
-
-    @field_validator("template")
-    @classmethod
-    def _check_template(cls, value: str) -> str:
-        return check_template(value)
 
     @field_validator("hints")
     @classmethod

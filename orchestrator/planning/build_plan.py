@@ -36,7 +36,7 @@ def build_plan(sweep: Sweep) -> Plan:
         }
         if sweep.draws_suggestions:
             pools = {name: with_suggestion_pool(samples, folder) for name, samples in pools.items()}
-        if sweep.swaps_pictures:
+        if any(condition.picture == "swapped" for condition in sweep.conditions):
             pools = {name: with_swapped_pictures(samples, samples, sweep.seed) for name, samples in pools.items()}
         return pools
 

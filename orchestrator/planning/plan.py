@@ -87,15 +87,7 @@ class Plan:
     @cached_property
     def ranks(self) -> dict[str, tuple[int, ...]]:
         """Scenario -> rank of each multiple-choice sample in the drawn order, which is the same for all models and conditions."""
-        return self._draw_order(self.samples)
-
-    @cached_property
-    def open_ended_ranks(self) -> dict[str, tuple[int, ...]]:
-        """Scenario -> rank of each open-ended sample in the drawn order."""
-        return self._draw_order(self.open_ended)
-
-    def _draw_order(self, samples: Mapping[str, Sequence[Sample]]) -> dict[str, tuple[int, ...]]:
-        return {name: drawn_order(self.seed, name, [sample.id for sample in own]) for name, own in samples.items()}
+        return {name: drawn_order(self.seed, name, [sample.id for sample in own]) for name, own in self.samples.items()}
 
     @property
     def sizes(self) -> list[int]:
@@ -216,7 +208,9 @@ class Plan:
         """Return one tuple per sample, in playing order, with its ordinals in these cells; -1 stands for an episode to skip."""
         rows = list(zip(*(self._unfinished(index, stored) for index in indexes), strict=True))
         cell = self.cells[indexes[0]]
-        ranks = (self.open_ended_ranks if cell.protocol.is_open_ended else self.ranks)[cell.scenario]
+        ranks = self.ranks.get(cell.scenario, ())
+        if cell.protocol.is_open_ended:
+            ranks = drawn_order(self.seed, cell.scenario, [sample.id for sample in self.cell_samples(cell)])
         return [row for _, row in sorted(zip(ranks, rows, strict=True))]
 
     def _interleave(self, scenarios: Sequence[list[Ordinals]]) -> Iterator[Ordinals]:
@@ -260,7 +254,7 @@ def _content_digest(cell: Cell, sample: Sample) -> str:
 def drawn_order(seed: int, scenario: str, ids: Sequence[int]) -> tuple[int, ...]:
     """Return each sample's rank in an order drawn by seed; leaving samples out does not reorder the rest."""
     draws = [(chance(seed, scenario, sample_id, "order").random(), sample_id) for sample_id in ids]
-    order = sorted(range(len(ids)), key=draws.__getitem__)
+    order = sorted(range(len(draws)), key=draws.__getitem__)
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
