@@ -72,16 +72,16 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
     with ThreadPoolExecutor(8) as pool:  # services are asked side by side
         faults = pool.map(lambda model: local_fault(model, sweep.samplings(model.name)), models.values())
     alone, limit = _is_single_machine(), sweep.cluster.gpus
-    tried, excluded = dict[str, str](), dict[str, str]()
+    excluded = dict[str, str]()
     for (name, model), fault in zip(models.items(), faults, strict=True):
+        reason, is_final = fault or (_lacks_gpus(model) if alone else ""), alone
         if limit is not None and model.gpus > limit and name in pending:
-            excluded[name] = (
-                f"it needs {model.gpus:g} GPUs, and cluster.gpus = {limit} allows fewer; raise cluster.gpus"
-            )
-        elif reason := fault or (_lacks_gpus(model) if alone else ""):
-            (excluded if alone else tried)[name] = reason
-    for reasons, consequence in ((excluded, "it is not started"), (tried, "the cluster's machines try it")):
-        for name, reason in reasons.items():
+            reason = f"it needs {model.gpus:g} GPUs, and cluster.gpus = {limit} allows fewer; raise cluster.gpus"
+            is_final = True
+        if reason and is_final:
+            excluded[name] = reason
+        if reason:
+            consequence = "it is not started" if is_final else "the cluster's machines try it"
             print(printable(f"{name}: {reason} ({consequence})"), file=sys.stderr, flush=True)
     return excluded
 
