@@ -16,6 +16,7 @@ import polars as pl
 from actors.text.printable import list_first
 from envs.errors import RunFolderError
 from envs.plural import pluralize
+from envs.samples import SkippedLines
 from orchestrator.merging.answers import Source, assign_episodes, merge_verdicts, write_episodes, write_verdicts
 from orchestrator.report.measures.result_columns import add_measures
 from orchestrator.report.read_run import read_run
@@ -60,9 +61,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     names = _check_folders(folders, into, prefer)
     sweep = _merge_sweeps(folders)
     weights = _merge_weights(sweep, folders)
-    left_out, *others = {run_folder.read_bad_lines(folder) for folder in folders}
-    if others:
-        raise RunFolderError("the folders skipped different bad lines of their data, so their plans differ")
+    left_out = _find_bad_lines(folders)
     planned, keys = _merge_plans(folders)
     sources = [_read_source(folder) for folder in folders]
     preferred = names.index(prefer) if prefer else 0
@@ -126,6 +125,14 @@ def _check_folders(folders: Sequence[Path], into: Path, prefer: str) -> list[str
             f"{into} has a run already; name a new folder with --output, and {into} as one of the merged folders"
         )
     return names
+
+
+def _find_bad_lines(folders: Sequence[Path]) -> Sequence[SkippedLines]:
+    """Return the bad lines that all folders have left out; raises RunFolderError if they differ."""
+    left_out, *others = {run_folder.read_bad_lines(folder) for folder in folders}
+    if others:
+        raise RunFolderError("the folders skipped different bad lines of their data, so their plans differ")
+    return left_out
 
 
 def _merge_weights(sweep: Sweep, folders: Sequence[Path]) -> dict[str, loaded_weights.Weights]:
