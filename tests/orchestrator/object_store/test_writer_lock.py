@@ -39,7 +39,7 @@ def race_drivers(url: str) -> tuple[list[WriterLock], list[str]]:
     barrier, winners, refused = threading.Barrier(2), [], []
 
     def drive() -> None:
-        lock = WriterLock(RacingBucket(url, barrier), renew_every=0.05, silence=2)
+        lock = WriterLock(RacingBucket(url, barrier), renew_every=0.05, silence=4)
         try:
             lock.take(str)
         except RunFolderError as reason:
