@@ -65,14 +65,12 @@ def _find_python(python: str | None) -> str:
     """Return an interpreter that starts and is new enough; pyenv's shims of inactive versions do not start."""
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     found = [sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(12, NEWEST))]
-    found += [str(path) for path in sorted(root.glob("versions/3.*/bin/python"))]
-    for candidate in [python] if python else filter(None, found):
-        if _runs([str(candidate), "-c", "import sys; sys.exit(sys.version_info < (3, 12))"], os.environ):
-            return str(candidate)
+    found += map(str, sorted(root.glob("versions/3.*/bin/python")))
+    for candidate in filter(None, [python] if python else found):
+        if _runs([candidate, "-c", "import sys; sys.exit(sys.version_info < (3, 12))"], os.environ):
+            return candidate
     reason = f"{python} is none" if python else "none was found"
-    raise AuditError(
-        f"the package {PACKAGE} needs Python 3.12 or newer, and {reason}; name one with --python /path/to/python3.12"
-    )
+    raise AuditError(f"{PACKAGE} needs Python 3.12 or newer, and {reason}; name one with --python /path/to/python3.12")
 
 
 def _runs(command: Sequence[str], environment: Mapping[str, str]) -> bool:
