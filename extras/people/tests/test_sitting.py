@@ -106,7 +106,7 @@ def test_typing_mistakes_are_one_sentence(demo_data, tmp_path):
     )
     with sitting(person(demo_data), tmp_path / "run") as session:
         port = session.visitor().host.partition(":")[2]
-        assert "is already open in this process" in refusal_of(
+        assert "is in use by process" in refusal_of(
             demo_data, "--as", "ada", "--samples", 1, "--output", tmp_path / "run"
         )
         assert f"port {port} is not available" in refusal_of(
