@@ -13,8 +13,6 @@ from orchestrator.cli.removed import removed_sentence
 from orchestrator.object_store.bucket import is_address
 from orchestrator.storage import control_log, lock, run_folder, safe_write
 
-NO_ANSWER = 1
-"""Exit code if the driver does not take the command in time."""
 WAIT_S, POLL_INTERVAL_S = 15.0, 0.5
 """Seconds that the driver has to take a command, and between two looks for its answer."""
 Verb = Annotated[
@@ -62,7 +60,7 @@ def _send(folder: Path, verb: str, target: str) -> None:
     while not (entries := [entry for entry in control_log.read_history(folder) if entry.name == name]):
         if time.monotonic() >= deadline:
             print_lines([f"the command waits in {folder}; the driver did not take it within {WAIT_S:g} s"])
-            raise typer.Exit(NO_ANSWER)
+            raise typer.Exit(1)
         time.sleep(POLL_INTERVAL_S)
     if entries[0].refused:
         raise UserError(f"{verb} is refused: {entries[0].effect}")

@@ -114,11 +114,6 @@ class Driver:
         """The cluster's nodes with GPUs, at the last reading."""
         return self.view.nodes
 
-    @property
-    def troubles(self) -> dict[str, str]:
-        """Group -> why its service answers nothing now."""
-        return {worker.group: worker.trouble for worker in self.pool.handles.values() if worker.trouble}
-
     def stop(self) -> None:
         """Stop as soon as possible; unfinished episodes stay pending."""
         self.stopping = True

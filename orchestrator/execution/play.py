@@ -71,7 +71,8 @@ def _take_cancelled(state: AttemptState, sink: ResultSink) -> Iterator[tuple[str
 def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: LiveControl) -> None:
     """Carry out commands, show progress and flush the stores, about twice a second."""
     control.poll()
-    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons, driver.troubles)
+    troubles = {worker.group: worker.trouble for worker in driver.pool.handles.values()}
+    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons, troubles)
     state.store.flush_old()
     if state.stops.changed:
         progress.replan(state.replan())

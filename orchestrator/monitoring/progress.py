@@ -77,8 +77,6 @@ class Progress:
             self._record(done, rate)
         file_due = now - self._written >= snapshot.WRITE_INTERVAL_S
         line_due = now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
-        if self.table is None and not file_due and not line_due:
-            return
         counts = self._by_group(per_cell), self._by_group(errors)
         current = self.rate_meter.snapshot(schedule, *counts, reasons, now, troubles)
         if file_due:
