@@ -15,10 +15,8 @@ from typing import NamedTuple
 import polars as pl
 
 from envs.errors import RunFolderError
-from envs.render import Renderer
-from envs.types import ImageRef
 from orchestrator.report.html.text import policy_hash
-from orchestrator.report.html.thumbnails import Thumbnails, make_thumbnail
+from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.assets import SCRIPT, STYLE, render_page
@@ -72,18 +70,6 @@ class PictureWriter:
             self._pending = []
 
 
-class StoredPictures(Thumbnails):
-    """The pictures of the runs' data folders; each goes once into the bundle's files, which are numbered across all runs."""
-
-    def __init__(self, data: Path | None, writer: PictureWriter) -> None:
-        super().__init__(data, most=1 << 40, most_bytes=1 << 60)
-        self.writer = writer
-
-    def store(self, renderer: Renderer, ref: ImageRef) -> int:
-        """Write the picture and return its number."""
-        return self.writer.add(make_thumbnail(renderer, ref))
-
-
 def write_bundle(
     runs: Mapping[str, Path], data: Path | None, target: Path, with_pictures: bool = True
 ) -> Iterator[BundleTotals]:
@@ -91,7 +77,7 @@ def write_bundle(
     _make_folder(target)
     catalog = Catalog({name: read_episodes(open_unread(folder), data) for name, folder in runs.items()})
     pictures, sizes = PictureWriter(target), list[int]()
-    stored = cache(lambda folder: StoredPictures(folder if with_pictures else None, pictures))
+    stored = cache(lambda folder: Thumbnails(folder if with_pictures else None, keep=pictures.add))
     for start in range(0, catalog.height, FILE_EPISODES):
         positions = range(start, min(start + FILE_EPISODES, catalog.height))
         try:

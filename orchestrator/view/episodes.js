@@ -85,12 +85,6 @@ function firstToShow(positions) {
   return real.find((at) => columns.right[at] === 0) ?? real[0] ?? positions[0];
 }
 
-/** Return the next failure after (or, by -1, before) a place in the list; -1 if there is none. */
-function nextFailure(positions, place, by) {
-  for (let n = place < 0 && by < 0 ? positions.length - 1 : place + by; n >= 0 && n < positions.length; n += by) if (columns.right[positions[n]] === 0) return n;
-  return -1;
-}
-
 /** Return the episodes of the same sample, of any model, condition and run. */
 function neighborsOf(position) {
   const own = cellOf(position), others = [];

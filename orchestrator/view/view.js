@@ -19,7 +19,7 @@ function picker(own) {
 
 function tools() {
   const step = (name, id, title, act) => { const button = make("button", { type: "button", id, title }, name); button.addEventListener("click", act); return button; };
-  return make("div", { class: "ep-tools" }, picker(open), step("Previous", "previous", "←", () => move(-1)), step("Next", "next", "→", () => move(1)), step("Next failure", "next-failure", "Shift + →", () => openFailure(1)));
+  return make("div", { class: "ep-tools" }, picker(open), step("Previous", "previous", "←", () => move(-1)), step("Next", "next", "→", () => move(1)));
 }
 
 function facts(episode) {
@@ -63,11 +63,6 @@ async function openEpisodes(positions, keep, focus = "") {
 async function move(by) {
   const place = shown.positions.indexOf(open), next = place < 0 ? 0 : place + by;
   if (next >= 0 && next < shown.positions.length) await openEpisodes([shown.positions[next]], true);
-}
-
-async function openFailure(by) {
-  const next = nextFailure(shown.positions, shown.positions.indexOf(open), by);
-  if (next >= 0) await openEpisodes([shown.positions[next]], true); else byId("matches").textContent += ", no further failure";
 }
 
 function turnPage(by) {
@@ -114,12 +109,12 @@ function clear() {
   narrow();
 }
 
-// Arrows move through the list, with Shift to failures, unless what has the focus needs them.
+// Arrows move through the list, unless what has the focus needs them.
 addEventListener("keydown", (event) => {
   const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  if (!by || event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, .lanes")) return;
+  if (!by || event.shiftKey || event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, .lanes")) return;
   event.preventDefault();
-  if (event.shiftKey) openFailure(by); else move(by);
+  move(by);
 });
 let typed = 0;
 filters.addEventListener("input", (event) => {

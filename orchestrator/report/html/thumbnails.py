@@ -6,6 +6,8 @@ Their number and bytes are bounded. A picture that is left out or cannot be show
 import io
 import re
 from base64 import b64encode
+from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 from envs.render import Renderer, UnreadablePicture
@@ -41,12 +43,18 @@ def parse_image_key(key: str) -> ImageRef:
 
 
 class Thumbnails:
-    """The pictures of one page: ``number`` gives each its index in ``uris``."""
+    """The pictures of one page: ``number`` gives each its index in ``uris``, or the one that ``keep`` returns."""
 
-    def __init__(self, data: Path | None, most: int, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self,
+        data: Path | None,
+        most: float = inf,
+        most_bytes: int = MOST_BYTES,
+        keep: Callable[[bytes], int] | None = None,
+    ) -> None:
         """``data`` is the benchmark folder, None if it is not available; ``most`` bounds the number of pictures."""
         self.renderer = None if data is None else Renderer(data, CACHE_BYTES)
-        self.most, self.most_bytes = most, most_bytes
+        self.most, self.most_bytes, self.keep = most, most_bytes, keep or self._embed
         self.uris: list[str] = []
         self.bytes = 0
         self._numbers: dict[str, int | str] = {}
@@ -67,13 +75,12 @@ class Thumbnails:
         if len(self.uris) >= self.most or self.bytes >= self.most_bytes:
             return "left out: the number of pictures of a page is bounded"
         try:
-            return self.store(renderer, ref)
+            return self.keep(make_thumbnail(renderer, ref))
         except UnreadablePicture as problem:
             return visible(problem)
 
-    def store(self, renderer: Renderer, ref: ImageRef) -> int:
-        """Keep the picture and return its number; raises UnreadablePicture. ``StoredPictures`` writes it to a file instead."""
-        uri = "data:image/webp;base64," + b64encode(make_thumbnail(renderer, ref)).decode()
+    def _embed(self, picture: bytes) -> int:
+        uri = "data:image/webp;base64," + b64encode(picture).decode()
         self.uris.append(uri)
         self.bytes += len(uri)
         return len(self.uris) - 1
