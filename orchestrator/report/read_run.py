@@ -8,7 +8,6 @@ import polars as pl
 from envs.errors import RunFolderError
 from envs.installed import PackageError
 from envs.samples import BadData
-from envs.types import UNSCORED
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
 from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples
@@ -66,7 +65,7 @@ def read_run(
     measured, failed = package_measures(sweep.measures, played.lazy(), turns(folder))
     return RunData(
         folder, sweep, planned, played, samples, judge, strict, cluster, (*notes, *failed), left_out, measured,
-        _replicate_rows(sweep, belonging), belonging.filter(is_asked), data,
+        belonging.filter(is_asked), data,
     )  # fmt: skip
 
 
@@ -86,19 +85,6 @@ def _check_cluster(cluster: str, episodes: pl.DataFrame, samples: Samples) -> No
         raise RunFolderError(
             f"--cluster {cluster} needs the samples of {missing[0]}, which were not found; type --data DIR with their folder"
         )
-
-
-def _replicate_rows(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:
-    rows = [
-        (replicate.name, condition.name, replicate.wording, replicate.order, replicate.draw)
-        for condition in sweep.conditions
-        for replicate in sweep.replicates.expand(condition)
-        if replicate.is_replicate
-    ]
-    schema = dict.fromkeys(("condition", "repeats"), pl.String) | dict.fromkeys(("wording", "order", "draw"), pl.Int64)
-    conditions = pl.DataFrame(rows, schema=schema, orient="row")
-    answered = episodes.filter(~pl.col("ending").is_in(UNSCORED)).join(conditions, on="condition")
-    return answered.drop("condition").rename({"repeats": "condition"})
 
 
 def _unfinished_notes(folder: Path, sweep: Sweep, planned: pl.DataFrame, stored: pl.DataFrame) -> Iterator[str]:

@@ -61,8 +61,6 @@ class RunData:
     """Bad lines of the data that were not played."""
     package_measures: pl.DataFrame | None = None
     """Measures of installed packages, one row per cell (``scores.package_measures``); None if none was requested."""
-    replicates: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Answered ``EPISODES`` rows of replicates, with ``wording``, ``order`` and ``draw``; ``condition`` is the repeated one."""
     asked: pl.DataFrame = field(default_factory=pl.DataFrame)
     """``EPISODES`` rows of conditions that play no game (``Condition.rules``), all orders; they are not in ``episodes``."""
     data: Path | None = None

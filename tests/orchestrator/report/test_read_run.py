@@ -1,4 +1,4 @@
-"""What reading a run says and leaves out: notes word by word, replicates, clusters, and the last turns of episodes."""
+"""What reading a run says and leaves out: notes, clusters, and the last turns of episodes."""
 
 import dataclasses
 
