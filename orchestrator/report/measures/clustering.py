@@ -6,6 +6,9 @@ default, intervals and tests use a scenario's clusters if they make the interval
 choice is made once per scenario, so that all its intervals, tests and ranks agree.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -13,6 +16,7 @@ from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from envs.types import Ending
 from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, cached_per_run
+from orchestrator.report.statistics.clustered import Units
 from orchestrator.report.statistics.proportion import Z
 
 NAMES = ("model", "scenario", "condition", "protocol", "sample_id")
@@ -155,6 +159,19 @@ def add_clusters(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
     return rows.join(sample_clusters(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
 
 
-def cluster_numbers(rows: pl.DataFrame) -> NDArray[np.int64] | None:
-    """Return the clusters (n,) of rows of one scenario, or None if samples count as independent."""
-    return None if rows["cluster"].null_count() == rows.height else rows["cluster"].to_numpy()
+def independent_units(rows: pl.DataFrame, owners: NDArray[np.int64], size: int) -> Units:
+    """Return the units of rows that belong to ``size`` means, by the columns ``cluster`` and, if there is one, ``count``."""
+    counts = rows["count"].to_numpy() if "count" in rows.columns else None
+    clusters = None if rows["cluster"].null_count() == rows.height else rows["cluster"].fill_null(-1).to_numpy()
+    return Units(owners, clusters, counts, size)
+
+
+def number_groups(rows: pl.DataFrame, names: Sequence[str]) -> tuple[NDArray[np.int64], pl.DataFrame]:
+    """Return the number of each row's group, from 0, and one row of ``names`` per group; rows of a group are adjacent."""
+    numbers = rows.select(pl.struct(names).rle_id().cast(pl.Int64)).to_series().to_numpy()
+    return numbers, rows.filter(pl.Series(np.diff(numbers, prepend=-1) > 0, dtype=pl.Boolean)).select(names)
+
+
+def attach(rows: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> pl.DataFrame:
+    """Return the rows with further columns; NaN becomes null."""
+    return rows.hstack(pl.DataFrame(columns, nan_to_null=True))

@@ -4,16 +4,15 @@ Errors are left out of every measure, and the order of episodes does not change 
 means and averages those of Student's t, both over clusters where the run data has them (``report.statistics.clustered``).
 """
 
-from collections.abc import Mapping
-from math import isnan
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Ending, Mode
-from orchestrator.report.measures.clustering import add_clusters, cluster_numbers
+from orchestrator.report.measures.clustering import add_clusters, attach, independent_units, number_groups
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.answer import ANSWERS, FIRST_REPLIES, IF_ASKED, first_reply_columns
 from orchestrator.report.scores.metrics import ACTION_SHARES, average_over_scenarios
@@ -26,13 +25,13 @@ from orchestrator.report.scores.precision_stops import (
 )
 from orchestrator.report.statistics.clustered import (
     Estimate,
+    Floats,
     Integers,
-    Mean,
-    average_means,
-    estimate_mean,
+    average_strata,
     ratio_values,
     share_interval,
     t_interval,
+    unknown_is_nan,
 )
 
 GROUP = ("model", "condition", "protocol")
@@ -63,35 +62,22 @@ class Estimates(NamedTuple):
     """
 
 
-class _Cell(NamedTuple):
-    """The scored episodes of a cell, and the parts that averages are computed from."""
-
-    columns: Mapping[str, Integers]
-    groups: Integers | None
-    means: Mapping[str, Mean]
-
-
 @cached_per_run
 def estimate(run_data: RunData) -> Estimates:
     """Estimate every cell and every average of a run."""
     limits, reference = suggestion_limits(run_data), run_data.reference_conditions
-    episodes = dict(_split_cells(add_clusters(run_data.scored, run_data)))
-    bounded, cells, averages = anytime_bounds(run_data, limits), list[dict[str, Any]](), list[dict[str, Any]]()
-    groups: dict[tuple[str, ...], list[_Cell]] = {}
-    for row in run_data.rows.filter(pl.col("cell").is_in(list(episodes))).iter_rows(named=True):
-        cell, names = _measure_cell(episodes[row["cell"]]), tuple(row[name] for name in GROUP)
-        estimates = _estimate_cell(cell, limits[row["scenario"], row["condition"]])
-        cells.append(
-            {"cell": row["cell"], **_flatten(estimates, bounded.get((row["cell"],), {}), names[1] in reference)}
-        )
-        groups.setdefault(names, []).append(cell)
-    for names, parts in groups.items():
-        figures = _flatten(_estimate_average(parts), bounded.get(names, {}), names[1] in reference)
-        averages.append({**dict(zip(GROUP, names, strict=True)), **figures})
+    episodes = _scored_episodes(run_data)
+    owners, cells = number_groups(episodes, CELL)
+    strata, averages = number_groups(cells, GROUP)
+    most = [limits[pair] for pair in cells.select("scenario", "condition").iter_rows()]
+    in_cells, on_average = _measure(episodes, owners, strata, np.maximum(np.array(most, dtype=np.int64), 0))
+    bounded = anytime_bounds(run_data, limits)
+    cells = attach(cells.select("cell"), _flatten(in_cells, cells, ["cell"], bounded, reference))
+    averages = attach(averages, _flatten(on_average, averages, GROUP, bounded, reference))
     # acc of cells is that of ``scores.metrics.score``, so both are equal to the last bit
     scored, means = run_data.rows.select(*CELL, *COUNTS, "acc", "acc_bound"), average_over_scenarios(run_data.rows)
-    cell_rows = scored.join(_estimate_frame(cells, ("cell",)).drop("acc"), on="cell", how="left").sort("cell")
-    mean_rows = means.drop("acc", "ps").join(_estimate_frame(averages, GROUP), on=list(GROUP), how="left").sort(GROUP)
+    cell_rows = scored.join(cells.drop("acc"), on="cell", how="left").sort("cell")
+    mean_rows = means.drop("acc", "ps").join(averages, on=list(GROUP), how="left").sort(GROUP)
     is_certain = pl.col("model").is_in(list(run_data.certain))
     bounds = pl.col([f"{name}{end}" for name in MEASURES for end in ("_low", "_high")])
     shown = pl.when(~is_certain).then(bounds).name.keep()
@@ -138,63 +124,58 @@ def suggestion_limits(run_data: RunData) -> dict[tuple[str, str], int]:
     return limits
 
 
-def _split_cells(scored: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
+def _scored_episodes(run_data: RunData) -> pl.DataFrame:
+    """Return the scored episodes: names, cluster and counts as integers, sorted by cell."""
+    scored = run_data.scored.join(run_data.rows.select("cell"), on="cell", how="semi")
     names = dict.fromkeys(("correct", "turns", "cluster", *SHARES.values()))
     first, limit = pl.col("correct") & (pl.col("turns") == 1), pl.col("ending") == Ending.LIMIT
     kinds = (pl.col(list(names)), first.alias("first"), limit.alias("limit"), *first_reply_columns())
-    rows = scored.select("cell", *(kind.cast(pl.Int64) for kind in kinds))
-    return [(str(cell), part) for (cell,), part in rows.sort(pl.all()).group_by(["cell"], maintain_order=True)]
+    rows = add_clusters(scored, run_data).select(*CELL, *(kind.cast(pl.Int64) for kind in kinds))
+    return rows.sort(*GROUP, "cell", pl.exclude(CELL))
 
 
-def _measure_cell(episodes: pl.DataFrame) -> _Cell:
-    columns = {name: episodes[name].to_numpy() for name in episodes.columns if name not in ("cell", "cluster")}
-    groups, turns = cluster_numbers(episodes), columns["turns"]
-    means = {name: estimate_mean(100 * columns[column], groups, unit=100) for name, column in OF_EPISODES.items()}
-    means["ps"] = estimate_mean(turns - 1, groups)
+@unknown_is_nan
+def _measure(
+    episodes: pl.DataFrame, owners: Integers, strata: Integers, most: Integers
+) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """Return the estimates of cells, and of unweighted means over scenarios, each a stratum; ``most`` bounds suggestions."""
+    columns = {name: episodes[name].to_numpy() for name in episodes.columns if name not in (*CELL, "cluster")}
+    units, turns = independent_units(episodes, owners, len(strata)), columns["turns"]
+    means = {name: units.means(100 * columns[column], unit=100) for name, column in OF_EPISODES.items()}
+    means["ps"], totals = units.means(turns - 1), units.sum(turns)
     for share, column in SHARES.items():
-        ratio = columns[column].sum() / max(1, turns.sum())
-        values = ratio_values(columns[column], turns, ratio, max(turns.mean(), 1e-9))
-        means[share] = estimate_mean(100 * values, groups, unit=100)
-    return _Cell(columns, groups, means)
+        ratio, mean_turns = units.sum(columns[column]) / np.maximum(totals, 1), np.maximum(totals / units.total, 1e-9)
+        values = ratio_values(columns[column], turns, ratio[owners], mean_turns[owners])
+        means[share] = units.means(100 * values, unit=100)
+    cells = {name: share_interval(mean, units.total) for name, mean in means.items()}
+    cells["ps"] = t_interval(means["ps"], 0, most)
+    asks, sizes = columns["asks"], np.bincount(strata)
+    asked = asks == 1
+    asking = independent_units(episodes.filter(pl.Series(asked)), owners[asked], len(strata))
+    mean_asks = np.bincount(strata, units.sum(asks) / units.total) / sizes
+    for name, column in IF_ASKED.items():
+        cells[name] = share_interval(asking.means(100 * columns[column][asked], unit=100), asking.total)
+        hits = asks * columns[column]
+        ratio = np.bincount(strata, units.sum(hits) / units.total) / sizes / mean_asks
+        means[name] = units.means(100 * ratio_values(hits, asks, ratio[strata][owners], mean_asks[strata][owners]), 100)
+    tops = dict.fromkeys(means, 100.0) | {"ps": np.inf}
+    return cells, {name: t_interval(average_strata(mean, strata), 0, tops[name]) for name, mean in means.items()}
 
 
-def _estimate_cell(cell: _Cell, limit: int) -> dict[str, Estimate]:
-    asked, number = cell.columns["asks"] == 1, len(cell.columns["correct"])
-    estimates = {name: share_interval(mean, number) for name, mean in cell.means.items()}
-    estimates["ps"] = t_interval(cell.means["ps"], 0, max(limit, 0))
-    groups = None if cell.groups is None else cell.groups[asked]
-    for name, column in IF_ASKED.items() if asked.any() else ():
-        share = estimate_mean(100 * cell.columns[column][asked], groups, unit=100)
-        estimates[name] = share_interval(share, int(asked.sum()))
-    return estimates
+def _flatten(
+    estimates: Mapping[str, Estimate], rows: pl.DataFrame, names: Sequence[str],
+    bounded: Mapping[tuple[str, ...], Intervals], reference: Sequence[str],
+) -> dict[str, Floats]:  # fmt: skip
+    """Return each measure with ``_low`` and ``_high``, NaN without an interval; ``bounded`` replaces its own.
 
-
-def _estimate_average(cells: list[_Cell]) -> dict[str, Estimate]:
-    """Return unweighted means over scenarios: each scenario is a stratum."""
-    means = {name: average_means([cell.means[name] for cell in cells]) for name in cells[0].means}
-    asks = float(np.mean([cell.columns["asks"].mean() for cell in cells]))
-    for name, column in IF_ASKED.items() if asks else ():
-        parts = [(cell.columns["asks"] * cell.columns[column], cell.columns["asks"], cell.groups) for cell in cells]
-        ratio = float(np.mean([hits.mean() for hits, _, _ in parts])) / asks
-        values = [(100 * ratio_values(hits, asked, ratio, asks), groups) for hits, asked, groups in parts]
-        means[name] = average_means([estimate_mean(part, groups, unit=100) for part, groups in values])
-    return {name: t_interval(mean, 0, np.inf if name == "ps" else 100) for name, mean in means.items()}
-
-
-def _flatten(estimates: Mapping[str, Estimate], bounds: Intervals, is_reference: bool) -> dict[str, float | None]:
-    """Return each measure with ``_low`` and ``_high``, null without an interval; ``bounds`` replace its own.
-
-    Under the reference nothing can be asked, so shares of asking are left out.
+    Under the ``reference`` conditions nothing can be asked, so shares of asking are left out.
     """
-    row: dict[str, float | None] = {}
-    for name, (value, *ends) in estimates.items():
-        if not is_reference or name not in ASKING:
-            low, high = (min(value, bounds[name][0]), max(value, bounds[name][1])) if name in bounds else ends
-            row[name] = value
-            row |= {f"{name}_{end}": None if isnan(v) else v for end, v in (("low", low), ("high", high))}
-    return row
-
-
-def _estimate_frame(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pl.DataFrame:
-    measured = [f"{name}{end}" for name in MEASURES for end in ("", "_low", "_high")]
-    return pl.DataFrame(rows, schema={**dict.fromkeys(names, pl.String), **dict.fromkeys(measured, pl.Float64)})
+    is_reference, columns = rows["condition"].is_in(list(reference)).to_numpy(), dict[str, Floats]()
+    for name in MEASURES:
+        value, *ends = (np.where(is_reference & (name in ASKING), np.nan, part) for part in estimates[name])
+        for at, key in enumerate(rows.select(names).iter_rows()) if bounded else ():
+            if name in bounded.get(key, {}):
+                low, high = bounded[key][name]
+                ends[0][at], ends[1][at] = min(value[at], low), max(value[at], high)
+        columns |= {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+    return columns

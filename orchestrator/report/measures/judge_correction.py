@@ -4,18 +4,17 @@ The gold check's sensitivity and specificity hold for the run only if the judge 
 labels drawn at random from the run need no such assumption (``orchestrator.report.statistics.judge_error``).
 """
 
-from collections.abc import Sequence
-
+import numpy as np
 import polars as pl
 
 from orchestrator.gold.gold_check import GoldScore
 from orchestrator.gold.labels import read_labels
-from orchestrator.report.measures.clustering import add_clusters, cluster_numbers
+from orchestrator.report.measures.clustering import add_clusters, independent_units, number_groups
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.judge_agreement import disputed_answers
 from orchestrator.report.scores.metrics import BITS, verdict_bit
-from orchestrator.report.statistics.clustered import average_means, estimate_mean, share_interval, t_interval
+from orchestrator.report.statistics.clustered import average_strata, share_interval, t_interval
 from orchestrator.report.statistics.judge_error import Confusion, Labels, prediction_powered, rogan_gladen
 
 SOURCES = ("raw", "gold", "labels")
@@ -37,7 +36,8 @@ def corrected_shares(run_data: RunData) -> pl.DataFrame:
     judges = {bit: Confusion(*gold.counts(bit)) for bit in BITS}
     for names, group in _judged_answers(run_data).group_by("model", "condition", maintain_order=True):
         cells = group.partition_by("scenario", maintain_order=True)
-        scenarios = [(cell["scenario"][0], [cell]) for cell in cells] + ([(AVERAGE, cells)] if len(cells) > 1 else [])
+        scenarios = [(cell["scenario"][0], cell) for cell in cells]
+        scenarios += [(AVERAGE, pl.concat(cells))] if len(cells) > 1 else []
         rows += [
             (*names, scenario, bit, *_correct(part, bit, judges[bit])) for scenario, part in scenarios for bit in BITS
         ]
@@ -61,20 +61,22 @@ def _judged_answers(run_data: RunData) -> pl.DataFrame:
     return rows.join(labels, on="key", how="left", suffix="_true").sort("key")
 
 
-def _correct(cells: Sequence[pl.DataFrame], bit: str, judge: Confusion) -> tuple[object, ...]:
+def _correct(rows: pl.DataFrame, bit: str, judge: Confusion) -> tuple[object, ...]:
     """Return the columns of ``SCHEMA`` from ``answers`` on."""
-    means = [
-        estimate_mean(100 * cell[bit].cast(pl.Int64).to_numpy(), cluster_numbers(cell), unit=100) for cell in cells
-    ]
-    mean = average_means(means)
-    raw = share_interval(means[0], cells[0].height) if len(cells) == 1 else t_interval(mean, 0, 100)
-    share, answers = min(max(mean.value / 100, 1e-3), 1 - 1e-3), sum(cell.height for cell in cells)
-    effective = min(1e4 * share * (1 - share) / mean.variance, answers) if mean.variance > 0 else float(answers)
+    owners, cells = number_groups(rows, ["scenario"])
+    units = independent_units(rows, owners, cells.height)
+    means = units.means(100 * rows[bit].cast(pl.Int64).to_numpy(), unit=100)
+    average = average_strata(means, np.zeros(cells.height, dtype=np.int64))
+    bounds = share_interval(means, rows.height) if cells.height == 1 else t_interval(average, 0, 100)
+    raw, variance, answers = [float(figure[0]) for figure in bounds], float(average.variance[0]), rows.height
+    share = min(max(raw[0] / 100, 1e-3), 1 - 1e-3)
+    effective = min(1e4 * share * (1 - share) / variance, answers) if variance > 0 else float(answers)
     # disputed answers are strata of their own: they were labelled at a higher rate
-    parts = [(part, part.height / cell.height / len(cells)) for cell in cells for part in cell.partition_by("disputed")]
-    labels = [_count_labels(part, bit) for part, _ in parts]
-    weights = [weight for _, weight in parts] if len(parts) > len(cells) else None
-    corrected = rogan_gladen(mean.value / 100 * effective, effective, judge), prediction_powered(labels, shares=weights)
+    parts = rows.partition_by("scenario", "disputed", maintain_order=True)
+    labels, sizes = [_count_labels(part, bit) for part in parts], dict(rows.group_by("scenario").len().iter_rows())
+    shares = [part.height / sizes[part["scenario"][0]] / cells.height for part in parts]
+    weights = shares if len(parts) > cells.height else None
+    corrected = rogan_gladen(raw[0] / 100 * effective, effective, judge), prediction_powered(labels, shares=weights)
     figures = [None if estimate is None else 100 * estimate[end] for estimate in corrected for end in range(3)]
     return (answers, sum(part.size for part in labels), *raw, *figures)
 

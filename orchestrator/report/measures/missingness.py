@@ -6,16 +6,25 @@ played yet are unfinished, not missing. A figure has bounds if more than ``LEAST
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from envs.types import CUT_SHORT, ERRORS, Ending
-from orchestrator.report.measures.clustering import NAMES, add_clusters, cluster_numbers
+from orchestrator.report.measures.clustering import NAMES, add_clusters, attach, independent_units, number_groups
 from orchestrator.report.measures.estimates import GROUP
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.statistics.clustered import average_means, estimate_mean, share_interval, t_interval
+from orchestrator.report.statistics.clustered import (
+    Estimate,
+    Floats,
+    average_strata,
+    share_interval,
+    t_interval,
+    unknown_is_nan,
+)
 
 LEAST_MISSING = 0.01
 """Largest share of missing episodes at which a figure needs no bounds."""
@@ -28,6 +37,7 @@ SCHEMA = {
 
 
 @cached_per_run
+@unknown_is_nan
 def missing_bounds(run_data: RunData) -> pl.DataFrame:
     """Return the bounds of every cell and average from which more than 1% is missing.
 
@@ -35,16 +45,31 @@ def missing_bounds(run_data: RunData) -> pl.DataFrame:
     other tables show it (accuracy, or the judge's aggregate); least (the worst case) with the lower end of its 95% interval,
     and most (the best case) with the upper end.
     """
-    rows = list[tuple[object, ...]]()
     names = ("errors", *CUT_SHORT, *(["unjudged"] if "unjudged" in run_data.rows.columns else []))
-    if run_data.rows.select((pl.sum_horizontal(names) > LEAST_MISSING * pl.col("finished")).any()).item():
-        for (model, condition, protocol), group in list_possible(run_data).group_by(GROUP, maintain_order=True):
-            cells = group.partition_by("scenario", maintain_order=True)
-            parts = [(cell["scenario"][0], [cell]) for cell in cells] + ([(AVERAGE, cells)] if len(cells) > 1 else [])
-            for scenario, part in parts:
-                if np.mean([cell["missing"].to_numpy().mean() for cell in part]) > LEAST_MISSING:
-                    rows.append((model, scenario, condition, protocol, *_bound_average(part)))
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(list(SCHEMA)[:4])
+    if not run_data.rows.select((pl.sum_horizontal(names) > LEAST_MISSING * pl.col("finished")).any()).item():
+        return pl.DataFrame(schema=SCHEMA)
+    rows = list_possible(run_data).sort(*GROUP, "scenario", maintain_order=True)
+    owners, cells = number_groups(rows, [*GROUP, "scenario"])
+    strata, averages = number_groups(cells, GROUP)
+    units, sizes = independent_units(rows, owners, cells.height), np.bincount(strata)
+    is_error, is_missing, least, most = (rows[name].cast(pl.Int64).to_numpy() for name in ("error", "missing", *ENDS))
+    value = 100 * units.sum(least * (1 - is_error)) / units.sum(1 - is_error)
+    means, missing = [units.means(100 * end, unit=100) for end in (least, most)], units.sum(is_missing)
+    share, counts = missing / units.total, np.stack([units.total, missing])
+    bounds = [share_interval(mean, units.total) for mean in means]
+    parts = [attach(cells, _columns(*counts, value, bounds)).filter(pl.Series(share > LEAST_MISSING))]
+    bounds = [t_interval(average_strata(mean, strata), 0, 100) for mean in means]
+    sums = (np.bincount(strata, figures) for figures in (*counts, value / sizes[strata]))
+    is_shown = (sizes > 1) & (np.bincount(strata, share) / sizes > LEAST_MISSING)
+    mean_rows = attach(averages.with_columns(scenario=pl.lit(AVERAGE)), _columns(*sums, bounds))
+    parts.append(mean_rows.filter(pl.Series(is_shown)))
+    return pl.concat(part.select(list(SCHEMA)) for part in parts).sort(list(SCHEMA)[:4])
+
+
+def _columns(n: Floats, missing: Floats, value: Floats, bounds: Sequence[Estimate]) -> dict[str, NDArray[Any]]:
+    (least, low, _), (most, _, high) = bounds
+    counts = {"n": n.astype(np.int64), "missing": missing.astype(np.int64)}
+    return counts | {"value": value, "least": least, "least_low": low, "most": most, "most_high": high}
 
 
 def list_possible(run_data: RunData) -> pl.DataFrame:
@@ -63,19 +88,3 @@ def list_possible(run_data: RunData) -> pl.DataFrame:
     ends = [right.fill_null(value).alias(end) for end, value in (("least", 0), ("most", 1))]
     judged = run_data.judged.select(*NAMES, unread.alias("error"), unread.alias("missing"), *ends)
     return add_clusters(pl.concat([played, judged]), run_data).sort(NAMES)
-
-
-def _bound_average(cells: Sequence[pl.DataFrame]) -> tuple[object, ...]:
-    """Return n, missing, value, least, least_low, most and most_high, averaged over cells."""
-    answered = [cell.filter(~pl.col("error"))["least"].mean() for cell in cells]
-    value = None if None in answered else 100 * float(np.mean(answered))  # type: ignore[arg-type]
-    ends = [
-        [estimate_mean(100 * cell[end].to_numpy(), cluster_numbers(cell), unit=100) for cell in cells] for end in ENDS
-    ]
-    if len(cells) == 1:
-        (_, low, _), (_, _, high) = (share_interval(means[0], cells[0].height) for means in ends)
-    else:
-        (_, low, _), (_, _, high) = (t_interval(average_means(means), 0, 100) for means in ends)
-    counts = sum(cell.height for cell in cells), int(sum(cell["missing"].sum() for cell in cells))
-    least, most = (average_means(means).value for means in ends)
-    return (*counts, value, least, low, most, high)

@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from orchestrator.report.measures.clustering import cluster_numbers, outcomes
+from orchestrator.report.measures.clustering import attach, independent_units, number_groups, outcomes
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.statistics.clustered import (
     Floats,
     Mean,
-    average_means,
+    average_strata,
     equivalence_test,
-    estimate_mean,
     skewed_test,
     t_interval,
     t_test,
+    unknown_is_nan,
 )
 from orchestrator.report.statistics.exact_tests import ALPHA, holm, mcnemar
 from sweeps.protocol import ZERO_SHOT, Protocol
@@ -37,21 +37,6 @@ CELL, PAIR = ["model", "scenario", "condition", "protocol"], ["model", "other", 
 DIFFERENCE = ("difference", "difference_low", "difference_high")
 ASKING = ("ps_difference", "ps_low", "ps_high", "ps_p", "loops_difference", "loops_low", "loops_high")
 P_COLUMNS = ("p", "ps_p", "equal_p")
-
-
-class PairedDifferences(NamedTuple):
-    """The mean differences of the pairs of one scenario: first minus other."""
-
-    counts: dict[str, float]
-    """n (pairs), acc and acc_other (percent), gained and lost (discordant pairs)."""
-    right: Mean
-    """Of accuracy, in points."""
-    suggestions: Mean | None
-    """None for open-ended answers."""
-    loops: Mean | None
-    """Of endings at the turn limit, in points."""
-    exact_p: float | None
-    """McNemar's p; None where samples are clustered."""
 
 
 class Comparisons(NamedTuple):
@@ -73,7 +58,7 @@ def comparisons(run_data: RunData) -> Comparisons:
     conditions, averages = compare(condition_pairs(run_data), CELL, margin)
     primary = pl.when(pl.col("condition") == primary_condition(run_data.sweep)).then(pl.lit("primary"))
     averages = averages.with_columns(primary.otherwise(pl.lit("exploratory")).alias("endpoint"))
-    frames = [conditions, averages, *compare(model_pairs(run_data, ZERO_SHOT), PAIR, margin)]
+    frames = [conditions, averages, *compare_models(run_data, ZERO_SHOT)]
     tested = set(run_data.models_or_baselines(run_data.planned)["model"])
     return Comparisons(*correct_together(frames, tested, count_tests(run_data)))
 
@@ -86,10 +71,17 @@ def condition_pairs(run_data: RunData) -> pl.DataFrame:
     return tally_pairs(pairs.lazy(), CELL)
 
 
-def model_pairs(run_data: RunData, condition: str, unanswered_as_wrong: bool = False) -> pl.DataFrame:
-    """Return tallied pairs of every two models under one condition (``tally_pairs``)."""
-    scored = outcomes(run_data, unanswered_as_wrong).lazy().filter(pl.col("condition") == condition).drop("condition")
-    return tally_pairs(pair_models(scored, list(SAMPLE_COLUMNS)), PAIR)
+@cached_per_run
+def compare_models(
+    run_data: RunData, condition: str, unanswered_as_wrong: bool = False
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Compare every two models under one condition (``compare``)."""
+    scored = outcomes(run_data, unanswered_as_wrong)
+    if unanswered_as_wrong and scored.height == outcomes(run_data).height:
+        return compare_models(run_data, condition)
+    own = scored.lazy().filter(pl.col("condition") == condition).drop("condition")
+    margin = run_data.sweep.evidence.margin if run_data.sweep.evidence else MARGIN
+    return compare(tally_pairs(pair_models(own, list(SAMPLE_COLUMNS)), PAIR), PAIR, margin)
 
 
 def pair_models(rows: pl.LazyFrame, same: list[str]) -> pl.LazyFrame:
@@ -119,51 +111,43 @@ def compare(pairs: pl.DataFrame, names: Sequence[str], margin: float = MARGIN) -
     """
     groups = [name for name in names if name != "scenario"]
     rest = [name for name in pairs.columns if name not in names]  # sums of floats depend on their order
-    cells, averages = list[dict[str, Any]](), list[dict[str, Any]]()
-    for group, rows in pairs.sort(*groups, "scenario", *rest).group_by(groups, maintain_order=True):
-        key, parts = dict(zip(groups, group, strict=True)), list[PairedDifferences]()
-        for (scenario,), part in rows.group_by(["scenario"], maintain_order=True):
-            parts.append(scenario_differences(part))
-            cells.append({**key, "scenario": scenario, **parts[-1].counts, **_measure(parts[-1:], margin)})
-        counts = {"scenarios": len(parts), "n": sum(part.counts["n"] for part in parts)}
-        averages.append({**key, **counts, **_measure(parts, margin)})
-    floats, texts = dict.fromkeys((*DIFFERENCE, "p", "equal_p", *ASKING), pl.Float64), dict.fromkeys(names, pl.String)
-    in_cells = {"n": pl.Int64, "acc": pl.Float64, "acc_other": pl.Float64, **dict.fromkeys(DIFFERENCE, pl.Float64)}
-    cell_schema = {**texts, **in_cells, "gained": pl.Int64, "lost": pl.Int64, **floats}
-    schema = {**dict.fromkeys(groups, pl.String), "scenarios": pl.Int64, "n": pl.Int64, **floats}
-    return pl.DataFrame(cells, schema=cell_schema).sort(names), pl.DataFrame(averages, schema=schema)
-
-
-def scenario_differences(pairs: pl.DataFrame) -> PairedDifferences:
-    """Return the differences of tallied pairs of one scenario."""
+    pairs = pairs.sort(*groups, "scenario", *rest)
+    owners, cells = number_groups(pairs, [*groups, "scenario"])
+    strata, averages = number_groups(cells, groups)
+    units = independent_units(pairs, owners, cells.height)
     first, second = (pairs[name].cast(pl.Int64).to_numpy() for name in ("correct", "correct_other"))
-    gains, counts, groups = first - second, pairs["count"].to_numpy(), cluster_numbers(pairs)
-    n, gained, lost = int(counts.sum()), int(counts[gains > 0].sum()), int(counts[gains < 0].sum())
-    shares = {"acc": 100 * int(counts @ first) / n, "acc_other": 100 * int(counts @ second) / n}
-    exact = None if groups is not None else float(mcnemar(np.array(gained), np.array(lost)))
-    suggestions = loops = None
-    if not pairs["steps"].null_count():
-        suggestions = estimate_mean(pairs["steps"].to_numpy(), groups, counts)
-        loops = estimate_mean(100 * pairs["loops"].to_numpy(), groups, counts, unit=100)
-    right = estimate_mean(100 * gains, groups, counts, unit=100)
-    return PairedDifferences({"n": n, **shares, "gained": gained, "lost": lost}, right, suggestions, loops, exact)
+    gained, lost = (units.sum(units.weights * side).astype(np.int64) for side in (first > second, first < second))
+    steps, loops = (pairs[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("steps", "loops"))
+    means = units.means(100 * (first - second), 100), units.means(steps), units.means(100 * loops, 100)
+    is_clustered = units.sum(pairs["cluster"].is_not_null().to_numpy()) > 0
+    exact = np.where(is_clustered, np.nan, mcnemar(gained, lost))
+    only = np.where(np.bincount(strata) == 1, np.bincount(strata, exact), np.nan)
+    shares = {
+        name: 100 * units.sum(units.weights * side) / units.total
+        for name, side in (("acc", first), ("acc_other", second))
+    }
+    counts = {"n": units.total.astype(np.int64), **shares}
+    measured = _measure(means, exact, margin)
+    changes = {name: measured.pop(name) for name in DIFFERENCE}
+    columns = {**counts, **changes, "gained": gained, "lost": lost, **measured}
+    n = {"scenarios": np.bincount(strata), "n": np.bincount(strata, units.total).astype(np.int64)}
+    mean_columns = n | _measure([average_strata(mean, strata) for mean in means], only, margin)
+    return attach(cells.select(names), columns).sort(names), attach(averages, mean_columns)
 
 
-def _measure(parts: Sequence[PairedDifferences], margin: float) -> dict[str, float | None]:
-    """Return the differences and p of the average over strata; the exact test is that of a single stratum."""
-    right = average_means([part.right for part in parts])
+@unknown_is_nan
+def _measure(means: Sequence[Mean], exact: Floats, margin: float) -> dict[str, Floats]:
+    """Return the differences and p of accuracy, suggestions and loops; ``exact`` is McNemar's p, NaN where it does not hold."""
+    right, suggestions, loops = means
     value, low, high = t_interval(right, -100, 100)
-    p, exact = t_test(right), parts[0].exact_p if len(parts) == 1 else None
-    if exact is not None and not np.isnan(p):
-        p = max(p, exact)
-        low, high = (min(low, 0.0), max(high, 0.0)) if p >= ALPHA else (low, high)
+    p = t_test(right)
+    p = np.where(np.isnan(p), p, np.fmax(p, exact))
+    includes_zero = ~np.isnan(exact) & (p >= ALPHA)
+    low, high = (np.where(includes_zero, cut(end, 0.0), end) for cut, end in ((np.minimum, low), (np.maximum, high)))
     tests = {"p": p, "equal_p": equivalence_test(right, margin)}
-    measured = dict(zip(DIFFERENCE, (value, low, high), strict=True)) | tests
-    asking = [(part.suggestions, part.loops) for part in parts if part.suggestions and part.loops]
-    if asking:
-        suggestions, loops = (average_means(means) for means in zip(*asking, strict=True))
-        measured |= dict(zip(ASKING, (*skewed_test(suggestions), *t_interval(loops, -100, 100)), strict=True))
-    return {name: None if np.isnan(figure) else figure for name, figure in measured.items()}
+    *asking, ps_p = skewed_test(suggestions)
+    asking += np.where(np.isnan(suggestions.value), np.nan, ps_p), *t_interval(loops, -100, 100)
+    return dict(zip((*DIFFERENCE, *tests, *ASKING), (value, low, high, *tests.values(), *asking), strict=True))
 
 
 def is_significant(p: float | None) -> bool:

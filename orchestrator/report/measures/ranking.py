@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from orchestrator.report.measures.clustering import outcomes
-from orchestrator.report.measures.paired import PAIR, compare, model_pairs, rank_bounds
+from orchestrator.report.measures.paired import compare_models, rank_bounds
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import missing_episodes
 from sweeps.protocol import ZERO_SHOT
@@ -30,7 +30,7 @@ def ranking(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     Columns: average over scenarios (percent: accuracy, or the judge's aggregate), models (ranked), n (shared samples), rank,
     rank_low and rank_high (95% for all models together).
     """
-    _, tests = compare(model_pairs(run_data, condition, unanswered_as_wrong=True), PAIR)
+    _, tests = compare_models(run_data, condition, unanswered_as_wrong=True)
     tests = tests.with_columns(pl.col("p").fill_null(1.0)).select("model", "other", "difference", "p", "protocol")
     scored, rows = outcomes(run_data, unanswered_as_wrong=True).filter(condition=condition), []
     for protocol in scored["protocol"].unique().sort():

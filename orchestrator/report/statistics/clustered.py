@@ -7,143 +7,188 @@ Soc. B 54:221-228), and their interval covers both.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
 
-from orchestrator.report.statistics.proportion import Z, proportion_interval
+from orchestrator.report.statistics.proportion import Z, proportion_bounds
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Estimate = tuple[float, float, float]
-"""A value and the bounds of its 95% interval."""
+Estimate = tuple[Any, Any, Any]
+"""Values and the bounds of their 95% intervals: numbers, or arrays of one length."""
 LEVEL = 0.975
 """One-sided level of a two-sided 95% interval."""
+unknown_is_nan = np.errstate(invalid="ignore", divide="ignore")
 
 
 class Mean(NamedTuple):
-    """A mean with the moments of its error."""
+    """Means with the moments of their errors: numbers, or arrays of one length."""
 
-    value: float
-    variance: float
+    value: Any
+    variance: Any
     """NaN with fewer than two clusters."""
-    third: float
+    third: Any
     """Third central moment of the error."""
-    freedom: float
+    freedom: Any
     """Degrees of freedom of the variance."""
-    clusters: float
+    clusters: Any
     """Number of clusters, or of values that are independent."""
-    is_flat: bool = False
+    is_flat: Any = False
     """True if all values are equal."""
+
+
+class Units:
+    """The independent units of values (n,): each value occurs ``counts`` times and belongs to one of ``size`` means.
+
+    ``owners`` (n,) number the means from 0. Values of one mean with equal ``clusters`` are one unit; a value with a negative
+    cluster is a unit of its own.
+    """
+
+    @unknown_is_nan
+    def __init__(
+        self, owners: Integers, clusters: Integers | None = None, counts: Integers | None = None, size: int = 0
+    ) -> None:
+        self.owners, self.size = owners, size
+        self.weights: Floats = np.ones(len(owners)) if counts is None else counts.astype(np.float64)
+        self.total = self.sum(self.weights)
+        self.units, first = np.arange(len(owners)), np.arange(len(owners))
+        alone = np.ones(len(owners), dtype=np.bool_)
+        if clusters is not None and len(owners):
+            names = np.where(clusters < 0, clusters.max() + 1 + np.arange(len(owners)), clusters)
+            _, first, self.units = np.unique(owners * (names.max() + 1) + names, return_index=True, return_inverse=True)
+            alone = clusters[first] < 0
+        self.repeats = np.where(alone, self.weights[first], 1.0)
+        self.unit_owners: Integers = owners[first]
+        sizes = np.bincount(self.units, self.weights)
+        self.shares: Floats = sizes / self.repeats / self.total[self.unit_owners]
+        self.number = self._sum_units(np.ones(len(first)))
+        cross = self.shares**2 / (1 - self.shares)
+        products = self._sum_units(self.shares**2) + self._sum_units(cross) ** 2 - self._sum_units(cross**2)
+        is_independent = self._sum_units(~alone) == 0
+        self.freedom = np.where(is_independent, self.number - 1, 1 / products)  # Satterthwaite's for CR2
+
+    def sum(self, values: NDArray[Any]) -> Floats:
+        """Return the sum of the values of each mean."""
+        return np.bincount(self.owners, values, self.size).astype(np.float64)
+
+    def _sum_units(self, values: NDArray[Any]) -> Floats:
+        return np.bincount(self.unit_owners, self.repeats * values, self.size).astype(np.float64)
+
+    @unknown_is_nan
+    def means(self, values: NDArray[Any], unit: float = 1.0) -> Mean:
+        """Return the means of values (n,); NaN where there is no value.
+
+        Where all values are equal, the variance is that of one cluster whose mean is a ``unit`` larger.
+        """
+        mean = self.sum(self.weights * values) / self.total
+        most, least = np.full(self.size, -np.inf), np.full(self.size, np.inf)
+        np.maximum.at(most, self.owners, values)
+        np.minimum.at(least, self.owners, values)
+        errors = np.bincount(self.units, self.weights * (values - mean[self.owners])) / self.repeats
+        variance = self._sum_units(errors**2 / (1 - self.shares)) / self.total**2
+        variance = np.maximum(variance, (unit / self.total / self.number) ** 2)  # clusters may balance exactly
+        third, flat, known = self._sum_units(errors**3) / self.total**3, most == least, self.number > 1
+        variance = np.where(flat, (unit / self.number) ** 2, variance)
+        freedom = np.where(flat, self.number - 1, self.freedom)
+        return Mean(
+            mean, np.where(known, variance, np.nan), np.where(flat, 0.0, third), np.where(known, freedom, 0.0),
+            self.number, flat,
+        )  # fmt: skip
 
 
 def estimate_mean(
     values: NDArray[np.generic], groups: Integers | None = None, counts: Integers | None = None, unit: float = 1.0
 ) -> Mean:
-    """Return the mean of values (n,) that occur ``counts`` times each; ``groups`` (n,) are their clusters.
-
-    Where all values are equal, the variance is that of one cluster whose mean is a ``unit`` larger.
-    """
-    data: Floats = values.astype(np.float64)
-    weights: Floats = np.ones(len(data)) if counts is None else counts.astype(np.float64)
-    total = float(weights.sum())
-    mean = float(weights @ data) / total
-    if groups is None:
-        errors, repeats, shares = data - mean, weights, np.full(len(data), 1 / total)
-    else:
-        _, indices = np.unique(groups, return_inverse=True)
-        errors = np.bincount(indices, weights * (data - mean)).astype(np.float64)
-        shares = np.bincount(indices, weights) / total
-        repeats = np.ones(len(errors))
-    number = float(repeats.sum())
-    if number < 2:
-        return Mean(mean, float("nan"), 0.0, 0.0, number, np.ptp(data) == 0)
-    variance = float(repeats @ (errors**2 / (1 - shares))) / total**2
-    if np.ptp(data) == 0:
-        return Mean(mean, (unit / number) ** 2, 0.0, number - 1, number, True)
-    freedom = number - 1 if groups is None else _satterthwaite(shares)
-    variance = max(variance, (unit / total / number) ** 2)  # clusters that balance exactly leave no error to see
-    return Mean(mean, variance, float(repeats @ errors**3) / total**3, freedom, number)
-
-
-def _satterthwaite(shares: Floats) -> float:
-    """Return the degrees of freedom of CR2 for clusters with these shares of all values, which are alike if independent."""
-    cross = shares**2 / (1 - shares)
-    return float(1 / ((shares**2).sum() + cross.sum() ** 2 - (cross**2).sum()))
+    """Return the mean of values (n,) that occur ``counts`` times each; ``groups`` (n,) are their clusters."""
+    clusters = None if groups is None else np.unique(groups, return_inverse=True)[1]
+    means = Units(np.zeros(len(values), dtype=np.int64), clusters, counts, 1).means(values, unit)
+    return Mean(*(figure[0] for figure in means))
 
 
 def average_means(means: Sequence[Mean]) -> Mean:
-    """Return the unweighted average of independent means; its freedom combines theirs (Satterthwaite 1946).
+    """Return the unweighted average of independent means."""
+    averages = average_strata(Mean(*map(np.array, zip(*means, strict=True))), np.zeros(len(means), dtype=np.int64))
+    return Mean(*(figure[0] for figure in averages))
+
+
+@unknown_is_nan
+def average_strata(means: Mean, owners: Integers) -> Mean:
+    """Return the unweighted averages of independent means (k,), by owner; their freedom combines (Satterthwaite 1946).
 
     A stratum whose values are all equal has no variance, unless all strata are like that.
     """
-    number = len(means)
-    value, variances, thirds, freedoms, clusters, flat = map(np.array, zip(*means, strict=True))
-    variances = variances if flat.all() else np.where(flat, 0.0, variances)
-    variance = float(variances.sum()) / number**2
-    freedom = float(variances.sum() ** 2 / np.sum(variances**2 / np.maximum(freedoms, 1)))
-    third = float(thirds.sum()) / number**3
-    return Mean(float(value.mean()), variance, third, freedom, float(clusters.sum()), bool(flat.all()))
+    number, value, third, clusters, flat = (
+        np.bincount(owners, figures)
+        for figures in (np.ones(len(owners)), means.value, means.third, means.clusters, means.is_flat)
+    )
+    all_flat = flat == number
+    variances = np.where(means.is_flat & ~all_flat[owners], 0.0, means.variance)
+    variance = np.bincount(owners, variances)
+    freedom = variance**2 / np.bincount(owners, variances**2 / np.maximum(means.freedom, 1))
+    return Mean(value / number, variance / number**2, third / number**3, freedom, clusters, all_flat)
 
 
-def ratio_values(hits: Integers, totals: Integers, ratio: float, mean_total: float) -> Floats:
+def ratio_values(hits: Integers, totals: Integers, ratio: Any, mean_total: Any) -> Floats:
     """Return one value per unit whose mean is the ratio and whose error is that of the ratio (linearized)."""
-    return ratio + (hits - ratio * totals) / mean_total
+    return np.asarray(ratio + (hits - ratio * totals) / mean_total, dtype=np.float64)
 
 
-def t_interval(mean: Mean, low: float = -np.inf, high: float = np.inf) -> Estimate:
+def t_interval(mean: Mean, low: Any = -np.inf, high: Any = np.inf) -> Estimate:
     """Return the mean with its interval, cut at ``low`` and ``high``; both bounds are NaN if the variance is unknown."""
-    reach = float(stdtrit(mean.freedom, LEVEL)) * mean.variance**0.5
-    return mean.value, _clip(mean.value - reach, low, high), _clip(mean.value + reach, low, high)
+    reach = stdtrit(mean.freedom, LEVEL) * mean.variance**0.5
+    return mean.value, np.clip(mean.value - reach, low, high), np.clip(mean.value + reach, low, high)
 
 
-def t_test(mean: Mean, null: float = 0.0) -> float:
+def t_test(mean: Mean, null: float = 0.0) -> Any:
     """Return the two-sided p of a true mean of ``null``: below 0.05 if it is outside ``t_interval``."""
-    return float(2 * stdtr(mean.freedom, -abs(mean.value - null) / mean.variance**0.5))
+    return 2 * stdtr(mean.freedom, -abs(mean.value - null) / mean.variance**0.5)
 
 
-def equivalence_test(mean: Mean, margin: float) -> float:
+def equivalence_test(mean: Mean, margin: float) -> Any:
     """Return the p of a true mean ``margin`` or more away from 0, by two one-sided tests (Schuirmann 1987)."""
-    return float(stdtr(mean.freedom, (abs(mean.value) - margin) / mean.variance**0.5))
+    return stdtr(mean.freedom, (abs(mean.value) - margin) / mean.variance**0.5)
 
 
-def skewed_test(mean: Mean, low: float = -np.inf, high: float = np.inf) -> tuple[float, float, float, float]:
-    """Return the mean, an interval and the p of 0 that hold for skewed differences too: the wider and larger of two tests."""
+@unknown_is_nan
+def skewed_test(mean: Mean, low: float = -np.inf, high: float = np.inf) -> tuple[Any, Any, Any, Any]:
+    """Return the mean, an interval and the p of 0 that hold for skewed differences too: the wider and larger of two tests.
+
+    The p of a single value is 1.
+    """
     error, skewness = mean.variance**0.5, mean.third / mean.variance**1.5
-    reach = float(stdtrit(mean.freedom, LEVEL))
-    limits = [mean.value - error * end for q in (reach, -reach) for end in (q, undo_skewness_correction(q, skewness))]
-    p = float(2 * stdtr(mean.freedom, -abs(_correct_skewness(mean.value / error, skewness)))) if mean.value else 1.0
-    return mean.value, _clip(min(limits), low, high), _clip(max(limits), low, high), min(1.0, max(p, t_test(mean)))
+    reach = stdtrit(mean.freedom, LEVEL)
+    ends = np.array([reach, -reach, *(undo_skewness_correction(q, skewness) for q in (reach, -reach))])
+    limits = mean.value - error * ends
+    p = 2 * stdtr(mean.freedom, -abs(_correct_skewness(mean.value / error, skewness)))
+    p = np.fmin(1.0, np.maximum(np.where(mean.value == 0, 1.0, p), t_test(mean)))
+    return mean.value, np.clip(limits.min(axis=0), low, high), np.clip(limits.max(axis=0), low, high), p
 
 
-def share_interval(mean: Mean, most: float) -> Estimate:
+@unknown_is_nan
+def share_interval(mean: Mean, most: Any) -> Estimate:
     """Return a share in percent, from values of 0 and 100, with its score interval.
 
     Over clusters it is the interval of as many independent samples, at most ``most``, as have the variance of the clusters,
     with Student's t in place of the normal quantile (Korn and Graubard 1998, Survey Methodology 24:193-201).
     """
-    share, size, quantile = mean.value / 100, mean.clusters, Z
-    if mean.clusters < most and mean.freedom > 0:
-        quantile = float(stdtrit(mean.freedom, LEVEL))
-        if 0 < share < 1:
-            size = max(1.0, min(1e4 * share * (1 - share) / mean.variance, most))
-    low, high = proportion_interval(share * size, size, quantile)
-    return mean.value, min(100 * low, mean.value), max(100 * high, mean.value)
+    share, is_clustered = mean.value / 100, (mean.clusters < most) & (mean.freedom > 0)
+    quantile = np.where(is_clustered, stdtrit(mean.freedom, LEVEL), Z)
+    effective = np.maximum(1.0, np.minimum(1e4 * share * (1 - share) / mean.variance, most))
+    size = np.where(is_clustered & (share > 0) & (share < 1), effective, mean.clusters)
+    low, high = (np.clip(100 * end, 0, 100) for end in proportion_bounds(share * size, size, quantile))
+    return mean.value, np.minimum(low, mean.value), np.maximum(high, mean.value)
 
 
-def _clip(value: float, low: float, high: float) -> float:
-    return value if np.isnan(value) else min(max(value, low), high)
-
-
-def _correct_skewness(studentized: float, skewness: float) -> float:
+def _correct_skewness(studentized: Any, skewness: Any) -> Any:
     """Return Hall's transformation of a studentized mean."""
-    return float(studentized + skewness * studentized**2 / 3 + skewness**2 * studentized**3 / 27 + skewness / 6)
+    return studentized + skewness * studentized**2 / 3 + skewness**2 * studentized**3 / 27 + skewness / 6
 
 
-def undo_skewness_correction(value: float, skewness: float) -> float:
+def undo_skewness_correction(value: Any, skewness: Any) -> Any:
     """Return the studentized mean whose transformation is ``value``."""
-    if abs(skewness) < 1e-6:
-        return value
-    return float(3 / skewness * (np.cbrt(1 + skewness * (value - skewness / 6)) - 1))
+    is_skewed = abs(skewness) >= 1e-6
+    scale = np.where(is_skewed, skewness, 1.0)
+    return np.where(is_skewed, 3 / scale * (np.cbrt(1 + scale * (value - scale / 6)) - 1), value)

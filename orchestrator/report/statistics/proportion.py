@@ -13,7 +13,7 @@ def proportion_interval(hits: float, n: float, quantile: float = Z) -> tuple[flo
     return max(0.0, float(low)), min(1.0, float(high))
 
 
-def proportion_bounds(hits: Any, n: Any, quantile: float = Z) -> tuple[Any, Any]:
+def proportion_bounds(hits: Any, n: Any, quantile: Any = Z) -> tuple[Any, Any]:
     """Return the bounds of shares, given as numbers, arrays or polars columns."""
     weight = n + quantile**2
     center = (hits + quantile**2 / 2) / weight
