@@ -19,7 +19,6 @@ from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.statistics.clustered import (
     Estimate,
-    Floats,
     average_strata,
     share_interval,
     t_interval,
@@ -57,19 +56,19 @@ def missing_bounds(run_data: RunData) -> pl.DataFrame:
     means, missing = [units.means(100 * end, unit=100) for end in (least, most)], units.sum(is_missing)
     share, counts = missing / units.total, np.stack([units.total, missing])
     bounds = [share_interval(mean, units.total) for mean in means]
-    parts = [attach(cells, _columns(*counts, value, bounds)).filter(pl.Series(share > LEAST_MISSING))]
+    parts = [attach(cells, _columns(counts, value, bounds)).filter(pl.Series(share > LEAST_MISSING))]
     bounds = [t_interval(average_strata(mean, strata), 0, 100) for mean in means]
-    sums = (np.bincount(strata, figures) for figures in (*counts, value / sizes[strata]))
+    sums = np.stack([np.bincount(strata, figures) for figures in counts])
+    mean_value = np.bincount(strata, value / sizes[strata])
     is_shown = (sizes > 1) & (np.bincount(strata, share) / sizes > LEAST_MISSING)
-    mean_rows = attach(averages.with_columns(scenario=pl.lit(AVERAGE)), _columns(*sums, bounds))
+    mean_rows = attach(averages.with_columns(scenario=pl.lit(AVERAGE)), _columns(sums, mean_value, bounds))
     parts.append(mean_rows.filter(pl.Series(is_shown)))
     return pl.concat(part.select(list(SCHEMA)) for part in parts).sort(list(SCHEMA)[:4])
 
 
-def _columns(n: Floats, missing: Floats, value: Floats, bounds: Sequence[Estimate]) -> dict[str, NDArray[Any]]:
+def _columns(counts: NDArray[Any], value: NDArray[Any], bounds: Sequence[Estimate]) -> dict[str, NDArray[Any]]:
     (least, low, _), (most, _, high) = bounds
-    counts = {"n": n.astype(np.int64), "missing": missing.astype(np.int64)}
-    return counts | {"value": value, "least": least, "least_low": low, "most": most, "most_high": high}
+    return dict(zip(list(SCHEMA)[4:], (*counts.astype(np.int64), value, least, low, most, high), strict=True))
 
 
 def list_possible(run_data: RunData) -> pl.DataFrame:
