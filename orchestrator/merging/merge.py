@@ -16,7 +16,6 @@ import polars as pl
 from actors.text.printable import list_first
 from envs.errors import RunFolderError
 from envs.plural import pluralize
-from envs.samples import SkippedLines
 from orchestrator.merging.answers import Source, assign_episodes, merge_verdicts, write_episodes, write_verdicts
 from orchestrator.report.measures.result_columns import add_measures
 from orchestrator.report.read_run import read_run
@@ -61,7 +60,6 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     names = _check_folders(folders, into, prefer)
     sweep = _merge_sweeps(folders)
     weights = _merge_weights(sweep, folders)
-    left_out = _find_bad_lines(folders)
     planned, keys = _merge_plans(folders)
     sources = [_read_source(folder) for folder in folders]
     preferred = names.index(prefer) if prefer else 0
@@ -72,7 +70,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
         listed = " and in ".join(_describe_conflicts(conflicts))
         raise RunFolderError(f"the folders differ in {listed}: choose one with --prefer DIR; nothing was written")
     is_new = not into.exists()
-    with disk_errors(into), run_folder.claim(into, sweep, left_out=left_out):
+    with disk_errors(into), run_folder.claim(into, sweep, left_out=run_folder.read_bad_lines(folders[0])):
         run_folder.write_plan(into, planned, keys)
         if weights:
             checksums.write(into / loaded_weights.FILE, run_folder.to_json(weights))
@@ -127,14 +125,6 @@ def _check_folders(folders: Sequence[Path], into: Path, prefer: str) -> list[str
     return names
 
 
-def _find_bad_lines(folders: Sequence[Path]) -> Sequence[SkippedLines]:
-    """Return the bad lines that all folders have left out; raises RunFolderError if they differ."""
-    left_out, *others = {run_folder.read_bad_lines(folder) for folder in folders}
-    if others:
-        raise RunFolderError("the folders skipped different bad lines of their data, so their plans differ")
-    return left_out
-
-
 def _merge_weights(sweep: Sweep, folders: Sequence[Path]) -> dict[str, loaded_weights.Weights]:
     """Return model -> its weights; raises RunFolderError if two folders have played a model with different weights."""
     records = [loaded_weights.LoadedWeights(folder) for folder in folders]
@@ -166,6 +156,8 @@ def _merge_sweeps(folders: Sequence[Path]) -> Sweep:
 
 def _merge_plans(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:
     """Return planned cells and keys of all folders; raises RunFolderError if two folders plan different samples of a cell."""
+    if len({run_folder.read_bad_lines(folder) for folder in folders}) > 1:
+        raise RunFolderError("the folders skipped different bad lines of their data, so their plans differ")
     plans = []
     for folder in folders:
         keys = run_folder.planned_keys(folder)

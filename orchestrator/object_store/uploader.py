@@ -68,12 +68,9 @@ def shared_files(folder: Path) -> list[str]:
     """
     tops = {path.name for path in folder.glob("*") if is_shared(path.name)}
     first = [name for name in ("verdicts", "episodes") if name in tops]
-    return [name for top in (*first, *sorted(tops - {*first})) for name in _list_shared(folder, top)]
-
-
-def _list_shared(folder: Path, top: str) -> list[str]:
-    paths = [folder / top, *sorted((folder / top).rglob("*"))]
-    return [name for path in paths if path.is_file() and is_shared(name := path.relative_to(folder).as_posix())]
+    places = [folder / top for top in (*first, *sorted(tops - {*first}))]
+    paths = [path for place in places for path in (place, *sorted(place.rglob("*"))) if path.is_file()]
+    return [name for path in paths if is_shared(name := path.relative_to(folder).as_posix())]
 
 
 class Uploader:
@@ -86,9 +83,7 @@ class Uploader:
         self._uploaded = {name: s if s and s[1] == remote[name] else None for name, s in states.items()}
         """Object -> time and size of its file when it was uploaded; None if that is not known."""
         self._closing = threading.Event()
-        self._unsent: RunFolderError | None = RunFolderError(
-            f"the upload to {bucket.url} ended with the fault shown above"
-        )
+        self._unsent: RunFolderError | None = RunFolderError("the upload ended with the fault shown above")
         """Why the bucket does not have everything."""
         self._thread = threading.Thread(target=self._work, name="bucket-upload", daemon=True)
         self.start = self._thread.start
