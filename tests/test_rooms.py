@@ -26,7 +26,6 @@ ORDER = (
     "orchestrator.precision",
     "orchestrator.inspection",
     "orchestrator.audit",
-    "orchestrator.report.wording",
     "orchestrator.report.statistics",
     "orchestrator.gold",
     "orchestrator.judging",

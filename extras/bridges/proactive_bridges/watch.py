@@ -23,7 +23,7 @@ from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.read_run import read_run
-from orchestrator.report.wording import format_signed
+from orchestrator.report.tables.table import format_signed
 from orchestrator.storage import run_folder
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.load import build

@@ -15,8 +15,7 @@ from orchestrator.report.measures.clustering import outcomes
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.clustered import average_means, estimate_mean, t_interval
 from orchestrator.report.tables.parts import ACC_AND_PS, AVERAGE, by_column, join_measures
-from orchestrator.report.tables.table import Table, TableCell, columns, line
-from orchestrator.report.wording import format_signed
+from orchestrator.report.tables.table import Table, TableCell, columns, format_signed, line
 from proactive_learn.run_files import RESOLVED, read_train_table
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import ModelSpec

@@ -11,8 +11,7 @@ from envs import in_paper_order
 from envs.plural import pluralize
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row, average_heading, model_conditions, scenario_cells
-from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
-from orchestrator.report.wording import format_signed
+from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, format_signed, line
 from proactive_operating.decisions import knowledge_table, regret_table
 from proactive_operating.figure import operating_figure, value_figure
 from proactive_operating.played import exact_and_played

@@ -166,9 +166,7 @@ def episodes_with_turns(run_data: RunData, episodes: pl.DataFrame) -> Iterator[t
 def rows_by_key(table: pl.LazyFrame, keys: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each key, in the order of the table."""
     rows: dict[str, list[dict[str, Any]]] = {}
-    wanted = pl.col("key").is_in(
-        pl.Series(list(keys), dtype=pl.String).implode()
-    )  # pushed down, so that one key is fast
-    for row in table.filter(wanted).collect().iter_rows(named=True):
+    names = pl.Series(list(keys), dtype=pl.String).implode()
+    for row in table.filter(pl.col("key").is_in(names)).collect().iter_rows(named=True):
         rows.setdefault(row["key"], []).append(row)
     return rows

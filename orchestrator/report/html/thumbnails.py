@@ -22,6 +22,7 @@ QUALITY = 72
 MOST_BYTES = 6_000_000
 """Most bytes that all thumbnails take in a page."""
 CACHE_BYTES = 64 << 20
+Keep = Callable[[bytes], int]
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 _KEY = re.compile(rf"(.*?)(?:@({_NUMBER}),({_NUMBER}),({_NUMBER}),({_NUMBER}))?(#grey)?(?:\^(\d{{1,6}}))?", re.DOTALL)
@@ -46,11 +47,7 @@ class Thumbnails:
     """The pictures of one page: ``number`` gives each its index in ``uris``, or the one that ``keep`` returns."""
 
     def __init__(
-        self,
-        data: Path | None,
-        most: float = inf,
-        most_bytes: int = MOST_BYTES,
-        keep: Callable[[bytes], int] | None = None,
+        self, data: Path | None, most: float = inf, most_bytes: int = MOST_BYTES, keep: Keep | None = None
     ) -> None:
         """``data`` is the benchmark folder, None if it is not available; ``most`` bounds the number of pictures."""
         self.renderer = None if data is None else Renderer(data, CACHE_BYTES)

@@ -158,8 +158,8 @@ def _measure(
         hits = asks * columns[column]
         ratio = np.bincount(strata, units.sum(hits) / units.total) / sizes / mean_asks
         means[name] = units.means(100 * ratio_values(hits, asks, ratio[strata][owners], mean_asks[strata][owners]), 100)
-    tops = dict.fromkeys(means, 100.0) | {"ps": np.inf}
-    return cells, {name: t_interval(average_strata(mean, strata), 0, tops[name]) for name, mean in means.items()}
+    averages = {name: average_strata(mean, strata) for name, mean in means.items()}
+    return cells, {name: t_interval(mean, 0, np.inf if name == "ps" else 100) for name, mean in averages.items()}
 
 
 def _flatten(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import polars as pl
 
@@ -30,8 +31,7 @@ from orchestrator.report.tables.parts import (
     scenario_cells,
     signed_cell,
 )
-from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, line
-from orchestrator.report.wording import format_signed
+from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, format_signed, line
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Protocol
 
@@ -61,14 +61,19 @@ def _label(model: str, condition: str, protocol: str) -> str:
     return f"{model}, {condition}" + ("" if protocol == Protocol.MCQA else f" ({protocol})")
 
 
+def _labeled(run_data: RunData, rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield the rows of each model, condition and protocol under their label, in the order of the tables."""
+    for model, condition, part in model_conditions(run_data, rows):
+        for (protocol,), own in part.group_by(["protocol"], maintain_order=True):
+            yield _label(model, condition, str(protocol)), own
+
+
 def answer_table(run_data: RunData) -> Table:
     """Return the shares of episodes by their first reply, averaged over scenarios, a line per model and condition."""
     cells, averages = (frame.drop_nulls("asks") for frame in estimate(run_data))
-    lines, ranked = [], 0
-    for model, condition, protocols in model_conditions(run_data, averages):
-        for row in protocols.iter_rows(named=True):
-            lines.append(line(_label(model, condition, row["protocol"]), [measure_cell(row, name) for name in ANSWER]))
-            ranked += model not in run_data.baselines
+    rows = ((label, row.row(0, named=True)) for label, row in _labeled(run_data, averages))
+    lines = tuple(line(label, [measure_cell(row, name) for name in ANSWER]) for label, row in rows)
+    ranked = averages.filter(~pl.col("model").is_in(list(run_data.baselines))).height
     frames = (cells, averages.with_columns(scenario=pl.lit(AVERAGE)))
     numbers = pl.concat([frame.select(*GROUP, *ANSWER_COLUMNS) for frame in frames]).sort(GROUP)
     notes = (
@@ -77,7 +82,7 @@ def answer_table(run_data: RunData) -> Table:
     )
     heads = (MODEL, *map(Column, ANSWER_HEADS, ANSWER.values()))
     title = "Does the model ask, and is it then right?"
-    return Table("answer", title, heads, tuple(lines), numbers, ranked, notes, fold_baselines=True, is_open=True)
+    return Table("answer", title, heads, lines, numbers, ranked, notes, fold_baselines=True, is_open=True)
 
 
 def paired_table(run_data: RunData) -> Table:
@@ -144,10 +149,10 @@ def chance_table(run_data: RunData) -> Table:
     numbers = lift_over_chance(run_data).filter(protocol="mcqa")
     known = run_data.models_or_baselines(numbers.drop_nulls("lift"))
     scenarios, lines = in_paper_order(known["scenario"]), list[Line]()
-    for model, condition, part in model_conditions(run_data, known):
+    for label, part in _labeled(run_data, known):
         mean = float(part["lift"].mean())  # type: ignore[arg-type]
         cells = scenario_cells(part, scenarios, lambda row: TableCell(format_signed(row["lift"])))
-        lines.append(line(f"{model}, {condition}", [*cells, TableCell(format_signed(mean))]))
+        lines.append(line(label, [*cells, TableCell(format_signed(mean))]))
     notes = (
         "Points of accuracy above choosing blindly among the options. The intervals of accuracy, less chance, hold.",
     )
@@ -160,10 +165,10 @@ def endings_table(run_data: RunData) -> Table:
     numbers = ending_counts(run_data)
     model_rows = run_data.models_or_baselines(numbers.filter(protocol="mcqa"))
     kinds, lines = [kind for kind in EndingKind if kind.value in set(model_rows["kind"])], list[Line]()
-    for model, condition, part in model_conditions(run_data, model_rows):
+    for label, part in _labeled(run_data, model_rows):
         share = pl.col("percent").sum() / part["scenario"].n_unique()
         sums = dict(part.group_by("kind").agg(share).iter_rows())
-        lines.append(line(f"{model}, {condition}", [number_cell(sums.get(kind.value)) for kind in kinds]))
+        lines.append(line(label, [number_cell(sums.get(kind.value)) for kind in kinds]))
     heads = (MODEL, *(Column(kind.value, kind.meaning) for kind in kinds))
     notes = ("Percent of finished episodes, averaged over scenarios; endings.csv has every cell.",)
     return Table("endings", "How episodes ended", heads, tuple(lines), numbers, notes=notes)
@@ -241,10 +246,8 @@ def package_measure_tables(run_data: RunData) -> Iterator[Table]:
     for name in measure_names(run_data.rows.columns):
         rows = run_data.rows.filter(pl.col(f"{name}{COUNT_SUFFIX}") > 0)
         scenarios, lines = in_paper_order(rows["scenario"]), list[Line]()
-        for model, condition, part in model_conditions(run_data, rows):
-            for (protocol,), cells in part.group_by(["protocol"], maintain_order=True):
-                means = [measure_cell(row, name) if row else MISSING for row in map(by_column(cells).get, scenarios)]
-                lines.append(line(_label(model, condition, str(protocol)), means))
+        for label, part in _labeled(run_data, rows):
+            lines.append(line(label, scenario_cells(part, scenarios, partial(measure_cell, name=name))))
         numbers = rows.select("cell", *GROUP, name, f"{name}_low", f"{name}_high", f"{name}{COUNT_SUFFIX}")
         title = f"{name}: mean over episodes (a package's measure)"
         yield Table(f"measure-{name}", title, columns("model", scenarios), tuple(lines), numbers, len(lines))

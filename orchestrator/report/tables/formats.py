@@ -12,8 +12,7 @@ from rich.text import Text
 
 from actors.text.formulas import FORMULA
 from envs.plural import pluralize
-from orchestrator.report.tables.table import MISSING, Table, TableCell, one_line
-from orchestrator.report.wording import MINUS
+from orchestrator.report.tables.table import MINUS, MISSING, Table, TableCell, one_line
 
 if TYPE_CHECKING:
     import polars as pl

@@ -36,8 +36,7 @@ from orchestrator.report.statistics.proportion import Z
 from orchestrator.report.tables.flip_rates import measured_flips
 from orchestrator.report.tables.open_ended import INTERVALS, open_ended_averages
 from orchestrator.report.tables.parts import scenario_cells
-from orchestrator.report.tables.table import Table, TableCell, columns, line
-from orchestrator.report.wording import format_signed
+from orchestrator.report.tables.table import Table, TableCell, columns, format_signed, line
 
 SCHEMA = {
     **dict.fromkeys(("model", "paper", "scenario", "condition", "protocol", "measure"), pl.String),

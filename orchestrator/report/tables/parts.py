@@ -15,8 +15,7 @@ from envs.types import CUT_SHORT
 from orchestrator.report.measures.paired import is_significant
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episodes
-from orchestrator.report.tables.table import MISSING, UNFINISHED, Style, Table, TableCell, columns, line
-from orchestrator.report.wording import format_signed
+from orchestrator.report.tables.table import MISSING, UNFINISHED, Style, Table, TableCell, columns, format_signed, line
 from sweeps.registry import registry
 
 AVERAGE = "avg"

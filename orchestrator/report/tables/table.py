@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Style = Literal["", "unfinished"]
+MINUS = "−"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +117,9 @@ def one_line(text: str) -> str:
     """Return the text without line breaks, control characters and marks that change the direction of text."""
     spaced = re.sub(r"\s+", " ", text).strip()
     return "".join(char for char in spaced if unicodedata.category(char)[0] != "C")
+
+
+def format_signed(value: float, digits: int = 1) -> str:
+    """Return a difference with its sign; a value that rounds to 0 has no sign."""
+    text = f"{value:+,.{digits}f}"
+    return text.replace("-", MINUS) if any(digit in text for digit in "123456789") else text[1:]

@@ -19,7 +19,7 @@ from orchestrator.report.html import write_runs_page
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.read_run import read_run, read_runs
-from orchestrator.report.wording import format_signed
+from orchestrator.report.tables.table import format_signed
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 CONDITIONS = ["zero-shot", "hint"]

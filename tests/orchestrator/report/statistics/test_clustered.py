@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, t, ttest_1samp
 
 from orchestrator.report.statistics.clustered import (
+    Units,
     average_means,
     equivalence_test,
     estimate_mean,
@@ -48,6 +49,15 @@ def test_clusters_have_the_variance_cr2_and_its_degrees_of_freedom():
     assert mean.variance == pytest.approx(variance)
     assert mean.freedom == pytest.approx(np.trace(products) ** 2 / (products**2).sum())
     assert estimate_mean(values, np.arange(12)) == pytest.approx(estimate_mean(values)), "clusters of one are samples"
+
+
+@given(st.lists(st.tuples(*map(st.integers, (0, 0, 1, 0), (2, 4, 3, 2))), min_size=1))
+def test_means_of_many_cells_are_those_of_each_cell_alone(rows):
+    owners, clusters, counts, values = np.array(rows).T
+    together = Units(owners, clusters, counts, 3).means(values)
+    for owner in set(owners):
+        alone = estimate_mean(*(column[owners == owner] for column in (values, clusters, counts)))
+        assert [figure[owner] for figure in together] == pytest.approx(list(alone), nan_ok=True)
 
 
 def test_an_average_weighs_its_strata_equally():

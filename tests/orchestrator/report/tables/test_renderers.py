@@ -1,7 +1,11 @@
 """One table as LaTeX and Markdown, character by character."""
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from orchestrator.report.tables.formats import escape_latex, escape_markdown, latex
-from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, format_signed, line
 
 TABLE = Table(
     "x",
@@ -50,3 +54,12 @@ def test_every_character_of_markup_prints_as_itself():
     assert escape_markdown("&<>\\`*_[]#!|~@$ http://www.x :") == (
         r"&amp;&lt;&gt;\\\`\*\_\[\]\#\!\|\~\@\$ http\://www\.x :"
     )
+
+
+@given(st.floats(-2000, 2000), st.integers(0, 2))
+def test_difference_has_sign_unless_rounded_to_zero(value, digits):
+    text = format_signed(value, digits)
+    number = float(text.replace("−", "-").replace(",", ""))
+
+    assert number == pytest.approx(value, abs=0.501 * 10**-digits)
+    assert text[0] == ("+" if number > 0 else "−" if number < 0 else "0") and "-" not in text
