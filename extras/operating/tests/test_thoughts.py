@@ -105,5 +105,5 @@ def test_thoughts_are_part_of_the_key_and_need_every_state() -> None:
     plain = VARIANTS["every-state"]
     assert THOUGHTS.identity == {**plain.identity, "thoughts": 8}
     assert "thoughts" not in plain.identity
-    with pytest.raises(ValueError, match="thoughts needs every_state = true"):
+    with pytest.raises(ValueError, match="thoughts need every_state = true"):
         OwnCondition(name="mine", thoughts=4)
