@@ -184,7 +184,14 @@ def prepare(path: Path, content: Content, **options: Any) -> None:
             file.write(content)
         else:
             write_table = content.write_parquet if hasattr(content, "write_parquet") else content.sink_parquet
-            write_table(file, **options)
+            try:
+                write_table(file, **options)
+            except (
+                Exception
+            ):  # polars hides why it could not write a footer: a full disk takes these bytes no more either
+                file.write(bytes(1 << 16))
+                file.flush()
+                raise
         file.flush()
         os.fsync(handle)
 

@@ -1,6 +1,8 @@
 """A disk that cannot be written is one sentence that says what to do; any other error stays as it is."""
 
 import errno
+import subprocess
+import sys
 
 import polars as pl
 import pytest
@@ -36,3 +38,26 @@ def test_other_errors_stay_as_they_are(tmp_path, problem):
     with pytest.raises(type(problem)) as stayed:
         attempt(tmp_path, problem)
     assert stayed.value is problem
+
+
+def test_a_disk_that_fills_anywhere_in_a_table_says_so(tmp_path):
+    """A limit at each place of the file, footer included; in a process of its own, whose limit nobody else feels."""
+    script = """
+import resource, sys
+from pathlib import Path
+import polars as pl
+from orchestrator.storage import safe_write
+
+path, frame = Path(sys.argv[1]), pl.DataFrame({f"c{n}": range(400) for n in range(12)})
+safe_write.prepare(path, frame)
+for limit in range(0, safe_write.temporary_path(path).stat().st_size, 499):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        safe_write.prepare(path, frame)
+    except Exception as problem:
+        print(safe_write.error_number(problem))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "a.parquet"], capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) == {str(errno.EFBIG)} and len(done.stdout.split()) > 20
