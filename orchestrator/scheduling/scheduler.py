@@ -163,7 +163,7 @@ class Scheduler(Control):
         self.demands = demands or self.demands
         for name, group in self.groups.items():
             group.demand = replace(self.demands[name], concurrency=group.demand.concurrency)
-        return [*self._withdraw_waiting(), *self.set_shares(self.shares if shares is None else shares, now)]
+        return [*self._withdraw_waiting(), *(self._start_workers() if shares is None else self.set_shares(shares, now))]
 
     def _withdraw_waiting(self) -> list[Command]:
         """Stop workers that wait in Ray for GPUs that another job took first; others start when GPUs are free again."""

@@ -151,7 +151,7 @@ def count_fitting(demand: Demand, nodes: Sequence[Node], shares: Mapping[str, fl
         return demand.replicas
     fitting = sum(int(node.gpus // demand.gpus) for node in nodes if demand.accelerator in ("", node.accelerator))
     share = shares.get(demand.pool, demand.gpus * demand.replicas)
-    return min(demand.replicas, fitting, int(share // demand.gpus))
+    return max(0, min(demand.replicas, fitting, int(share // demand.gpus)))
 
 
 def forecast_lines(sweep: Sweep, gpus: int, gpu_type: str) -> list[str]:
@@ -176,7 +176,9 @@ def forecast_lines(sweep: Sweep, gpus: int, gpu_type: str) -> list[str]:
     hours = lower_bound(works, gpus) / 3600
     too_wide = [f"{name} needs {groups[name].gpu_text}" for name, count in replicas.items() if not count]
     notes: dict[str, list[str]] = {
-        "rates that are off by a factor of 1.5 to 3": [name for name in rates if not rates[name].measured],
+        "rates that are off by a factor of 1.5 to 3": [
+            name for name in rates if replicas[name] and not rates[name].measured
+        ],
         "not counted, without GPU": others,
         "left out": [*too_wide, *map(str, plan.left_out if plan else ())],
     }
