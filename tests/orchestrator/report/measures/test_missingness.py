@@ -7,6 +7,7 @@ from envs.types import Ending
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.missingness import missing_bounds
 from orchestrator.report.measures.ranking import ranking
+from orchestrator.report.tables.evidence import missing_table
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
@@ -45,6 +46,13 @@ def test_cell_and_average_lie_between_worst_and_best_case(run_data, ending):
     assert acc["least_low"] < acc["least"] and acc["most_high"] > acc["most"]
     assert (mean["least"], mean["most"]) == (37.5, 50.0)
     assert missing_bounds(run).filter(scenario="QD").is_empty(), "nothing is missing from it"
+
+
+def test_bounds_of_one_sample_a_scenario_are_printed_without_an_interval(run_data):
+    names = ("m/ROD/zero-shot", "m/QD/zero-shot")
+    rows = [*cell(names[0], 0, 1, n=1), *cell(names[1], 1, n=1)]
+    (line,) = (line for line in missing_table(replace_episodes(run_data, rows)).rows if line[1].text == "avg")
+    assert line[-1].text == "50.0 to 100.0"
 
 
 def test_a_refused_scenario_removes_nobody_from_the_ranking(run_data):
