@@ -80,7 +80,7 @@ def parse_sample(line: str | bytes, scenario: str) -> Sample:
 # -- types -------------------------------------------------------------------------------------------------------------
 def _parse_object(line: str | bytes) -> dict[str, Any]:
     try:
-        entry = json.loads(line)
+        entry = json.loads(line if isinstance(line, str) else line.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         raise BadSample("is not JSON") from None
     if not isinstance(entry, dict):

@@ -150,7 +150,9 @@ def read_checkpoint(model: ModelSpec) -> Checkpoint | None:
         return None
     try:
         config = parse_config(regular.read_bytes(folder / "config.json", MAX_FILE_BYTES))
-        sizes = ((path.name, path.stat().st_size) for path in folder.iterdir() if path.suffix in WEIGHTS)
+        sizes = (
+            (path.name, path.stat().st_size) for path in folder.iterdir() if path.suffix in WEIGHTS and path.exists()
+        )
         return None if config is None else Checkpoint(config, folder, sum_weights(sizes))
     except OSError:
         return None

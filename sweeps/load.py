@@ -49,7 +49,9 @@ def load(path: Path, overrides: Iterable[str] = (), entries: Sequence[Any] = ())
         raise SweepError(f"{path} is the sweep of a run; add models to the file from which it was started")
     if entries:
         parts = _read_parts(table, str(path))
-        table["models"] = [*(parts.model if parts.models is None else parts.models), *entries]
+        listed = [*(parts.model if parts.models is None else parts.models), *entries]
+        table["models"] = [entry.get("name", entry) if isinstance(entry, dict) else entry for entry in listed]
+        table["model"] = [*parts.model, *(entry for entry in entries if isinstance(entry, dict))]
     for override in overrides:
         override_key(table, override)
     if path.name == RESOLVED:

@@ -75,6 +75,8 @@ def try_models(
     With --prove: compare token ids and tensors of one request per cell without weights; exit code 1 if they differ.
     """
     models, sweep = _split_sweep(names or [])
+    if prompt and as_json:
+        raise UserError("--prompt prints a text; leave --json out")
     if prompt:
         benchmark = data or Path("outputs/demo-data")
         print(printable(_describe_input(prompt, models[0] if models else "", sweep, benchmark, judge, backend)))

@@ -49,13 +49,17 @@ def selection_overrides(limit: int | None, conditions: str, scenarios: str, data
 def read_models(sources: Sequence[str]) -> list[Entry]:
     """Return the entries of ``--model`` for the free GPUs and the engines of this machine; raises UserError."""
     from orchestrator.datasets.checkpoint_listing import read_hub
+    from orchestrator.datasets.remote_files import FetchError
 
     try:
         free = tuple(gpu.total for gpu in devices() if gpu.free >= FREE_SHARE * gpu.total)
     except DriverUnavailable:
         free = ()
     machine = Machine(free, find_spec("vllm") is not None)
-    return [entry for source in sources for entry in read_entries(source, machine, read_hub)]
+    try:
+        return [entry for source in sources for entry in read_entries(source, machine, read_hub)]
+    except FetchError as problem:
+        raise UserError(f"--model: {problem}; name a folder instead") from None
 
 
 def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str | None, file: Path | None) -> Path:

@@ -12,7 +12,7 @@ def read_hub(source: str, revision: str = "") -> Checkpoint:
         info = HfApi().model_info(source, revision=revision or None, files_metadata=True)
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
         if "config.json" not in sizes:
-            raise FetchError("it has no config.json")
+            raise FetchError(f"{source} has no config.json on the Hub")
         config = b""
         if sizes["config.json"] <= MAX_FILE_BYTES:
             # not into the cache, where a configuration alone would look like a model

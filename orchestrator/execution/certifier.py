@@ -38,7 +38,7 @@ async def certify(worker: WorkerHandle, plan: Plan, folder: Path, certified: set
     except TimeoutError:
         reason = f"it took longer than {TIMEOUT_S:.0f} s"
     except RayTaskError as problem:
-        reason = str(problem.cause)
+        reason = str(problem.cause) or type(problem.cause).__name__
     except BaseException:
         certified.discard(worker.group)
         raise

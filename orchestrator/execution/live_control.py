@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from envs.plural import pluralize
 from orchestrator.planning.plan import CellOrdinals, Plan
 from orchestrator.storage import control_log
-from orchestrator.storage.control_log import JUDGE, Command, ControlState, matches
+from orchestrator.storage.control_log import JUDGE, UNDO, Command, ControlState, matches
 
 if TYPE_CHECKING:
     from orchestrator.execution.driver import Driver
@@ -57,7 +57,10 @@ def describe_effect(command: Command, plan: Plan, nodes: Mapping[str, str] | Non
 
     ``nodes``: GPU node -> host; None before the driver of the next attempt knows them.
     """
-    target, effect = command.target, "in force for {}; episodes in play end and are stored"
+    target, effect = (
+        command.target,
+        "in force for {}" + "; episodes in play end and are stored" * (command.verb in UNDO),
+    )
     if command.verb in ("drain", "undrain"):
         if nodes is None or find_nodes(target, nodes):
             return effect.format(f"node {target}"), False

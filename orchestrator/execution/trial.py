@@ -13,7 +13,7 @@ from orchestrator.execution.attempt import run
 from orchestrator.inspection.certificate import read_certificates
 from orchestrator.inspection.model_try import trial_sweep
 from orchestrator.planning.plan import worker_group
-from orchestrator.storage.run_folder import planned_episodes
+from orchestrator.storage.run_folder import planned_cells, planned_episodes
 from sweeps.spec import ModelSpec
 
 UNANSWERED = (Ending.UNPROCESSABLE, Ending.OVERFLOW, Ending.REFUSED, Ending.FAILED)
@@ -48,20 +48,30 @@ def try_models(
         if outcome.interrupted:
             raise KeyboardInterrupt
         episodes, certificates = planned_episodes(output).collect(), read_certificates(output)
-    return [
-        judge_trial(model, episodes.filter(model=model.name), certificates.get(model.name), outcome.reasons)
-        for model in models
-    ]
+        cells = planned_cells(output)
+    rows = []
+    for model in models:
+        played, planned = (
+            episodes.filter(model=model.name),
+            sum(c["planned"] for c in cells if c["model"] == model.name),
+        )
+        why = _find_reason(model, outcome.reasons) if played.height < planned else ""
+        rows.append(judge_trial(model, played, certificates.get(model.name), why))
+    return rows
 
 
-def judge_trial(
-    model: ModelSpec, episodes: pl.DataFrame, certificate: Certificate | None, reasons: Mapping[str, str]
-) -> Row:
-    """Return the row of a model's episodes; ``reasons``: worker group -> why it stopped."""
+def _find_reason(model: ModelSpec, reasons: Mapping[str, str]) -> str:
+    """Return why a model's workers stopped, or a service that refused the requests of a condition; empty if unknown."""
+    names = {name: name == worker_group(model) or name.startswith(f"{model.name}/") for name in reasons}
+    return next((reasons[name] for name, is_own in names.items() if is_own), "")
+
+
+def judge_trial(model: ModelSpec, episodes: pl.DataFrame, certificate: Certificate | None, stopped: str = "") -> Row:
+    """Return the row of a model's episodes; ``stopped``: why some of them were not played."""
     ended = episodes.filter(pl.col("ending").is_in(UNANSWERED))
     text, status = (certificate.describe(), certificate.status) if certificate else ("", "")
     faults = [
-        reasons.get(worker_group(model), ""),
+        stopped,
         text if status == "unequal" else "",
         *ended["error"].drop_nulls(),
         "" if episodes.height else "there is no episode for it",

@@ -31,7 +31,7 @@ def changed_fields(old: Certificate, new: Certificate) -> list[str]:
     fields += [f"{name}: {before.get(name, 'none')}, now {now.get(name, 'none')}" for name in _differing(before, now)]
     cells: dict[str, list[str]] = {}
     for cell in (cell for cell in old.requests if cell in new.requests):
-        for name in _differing(_inputs(old.requests[cell]), _inputs(new.requests[cell])):
+        for name in _changed_inputs(old.requests[cell], new.requests[cell]):
             cells.setdefault(name, []).append(cell)
     return fields + [f"{name} of {list_first(changed)}" for name, changed in cells.items()]
 
@@ -42,9 +42,12 @@ def _facts(certificate: Certificate) -> dict[str, object]:
     return {**facts, "weights": weights, **certificate.packages}
 
 
-def _inputs(request: CertifiedRequest) -> dict[str, object]:
-    decoding = {f"decoding.{name}": value for name, value in request.decoding.items()}
-    return {"sample": request.sample, "error": request.error, **request.engine, **decoding}
+def _changed_inputs(old: CertifiedRequest, new: CertifiedRequest) -> list[str]:
+    if old.sample != new.sample:
+        return ["sample"]
+    if not (old.engine and new.engine):
+        return ["error"] if old.error != new.error else []
+    return _differing(old.engine, new.engine) + [f"decoding.{name}" for name in _differing(old.decoding, new.decoding)]
 
 
 def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:

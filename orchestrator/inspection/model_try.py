@@ -61,6 +61,9 @@ def models(names: Sequence[str], sweep: Path | None, backend: str = "", services
 def trial_sweep(models: Sequence[ModelSpec], path: Path | None, data: Path | None) -> Sweep:
     """Return a sweep of two samples per scenario and condition, without judge and tracking; raises SweepError or BadData."""
     sweep = own_sweep(models, path, data)
+    names = [model.name for model in models]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise SweepError(f"two models are named {twice}; try them one at a time, or rename a folder")
     few = Selection(limit=SAMPLES, filtered=sweep.selection.filtered)
     return sweep.model_copy(update={
         "selection": few, "open_ended": sweep.open_ended.model_copy(update={"selection": few}), "judge": None,

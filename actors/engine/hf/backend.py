@@ -152,6 +152,7 @@ class TransformersBackend(Backend):
 
     async def _answer_in_halves(self, jobs: list[Job]) -> None:
         """Answer in smaller batches: the device had no room for these jobs at once."""
+        await asyncio.sleep(0)  # until then this task's wake-up holds the error, and the error the tensors
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         if len(jobs) == 1:

@@ -37,4 +37,4 @@ def test_a_model_on_the_hub_without_a_configuration_is_none(tmp_path, monkeypatc
     (tmp_path / "published/README.md").write_text("nothing")
     with serving(Hub(tmp_path / "published", "org/none", "models")) as hub:
         ask_here(hub, monkeypatch)
-        assert check([model(source="org/none")])[0].fault == "it has no config.json"
+        assert check([model(source="org/none")])[0].fault == "org/none has no config.json on the Hub"

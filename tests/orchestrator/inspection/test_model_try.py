@@ -24,11 +24,11 @@ def test_a_row_has_the_first_fault() -> None:
     equal = unequal.model_copy(update={"requests": {"QD/hint": request.model_copy(update={"engine": request.package})}})
     played = pl.DataFrame({"ending": ["correct", "overflow", "failed"], "error": [None, "no room", "gone"]})
 
-    assert judge_trial(MODEL, played[:1], equal, {}).cells == ("mine", "0 of 1", "equal", "nothing")
-    assert judge_trial(MODEL, played, equal, {}).cells == ("mine", "2 of 3", "equal", "no room")
-    assert judge_trial(MODEL, played, unequal, {}).wrong.startswith("1 of 1 request differ")
-    assert judge_trial(MODEL, played[:0], None, {"mine": "it broke"}).cells == ("mine", "0 of 0", "-", "it broke")
-    assert judge_trial(MODEL, played[:0], None, {}).wrong == "there is no episode for it"
+    assert judge_trial(MODEL, played[:1], equal).cells == ("mine", "0 of 1", "equal", "nothing")
+    assert judge_trial(MODEL, played, equal).cells == ("mine", "2 of 3", "equal", "no room")
+    assert judge_trial(MODEL, played, unequal).wrong.startswith("1 of 1 request differ")
+    assert judge_trial(MODEL, played[:0], None, "it broke").cells == ("mine", "0 of 0", "-", "it broke")
+    assert judge_trial(MODEL, played[:0], None).wrong == "there is no episode for it"
 
 
 def test_two_samples_of_each_scenario_and_condition_are_planned(demo_data: Path, tmp_path: Path) -> None:
