@@ -74,7 +74,7 @@ def add_command(program: typer.Typer, name: str, stand_in: Callable[[], None], p
     """Add a command: ``train``, or ``data.demo`` for a subcommand of the group ``data``."""
     group, _, subcommand = name.rpartition(".")
     groups = {info.name: info.typer_instance for info in program.registered_groups}
-    (groups.get(group) or program).command(subcommand, rich_help_panel=panel)(stand_in)
+    (groups.get(group) or program).command(subcommand, rich_help_panel=None if group else panel)(stand_in)
 
 
 app = build_app()

@@ -47,7 +47,10 @@ MovedData = Annotated[
 ]
 Cluster = Annotated[
     str,
-    typer.Option(metavar="object|picture|none", help="Which samples depend on each other (default: what widens more)."),
+    typer.Option(
+        metavar="object|picture|none",
+        help="Samples that count as one (default: what widens more).",
+    ),
 ]
 Scenarios = Annotated[str, typer.Option("--scenarios", help="Names joined by commas, or all.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

@@ -13,7 +13,6 @@ import typer
 from actors.text.printable import printable
 from envs.errors import UserError
 from orchestrator.cli.options import (
-    A_RUN,
     ModelSources,
     Output,
     Overrides,
@@ -30,12 +29,14 @@ if TYPE_CHECKING:
     from orchestrator.execution.score import AttemptOutcome
     from sweeps.spec import Sweep
 
-SweepName = Annotated[str, typer.Argument(metavar="[SWEEP]", help="A sweep file or shipped sweep; none: --model.")]
+SweepName = Annotated[str, typer.Argument(metavar="[SWEEP]", help="A sweep file or shipped sweep; or name --model.")]
 Conditions = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Samples of each scenario.")]
 Data = Annotated[str, typer.Option(metavar="DIR", help="The benchmark folder or address.")]
 TrackingUri = Annotated[str | None, typer.Option(help="MLflow: sqlite, none, or an address (MLFLOW_TRACKING_URI).")]
-Reuse = Annotated[list[str], typer.Option(metavar="DIR", help=f"Take equal episodes from: {A_RUN} May repeat.")]
+Reuse = Annotated[
+    list[str], typer.Option(metavar="DIR", help="Take equal episodes from this run folder or bucket; may repeat.")
+]
 AGAIN = "Replay episodes with these endings: failed,overflow,truncated,thoughts_cut,unprocessable,refused."
 Retry = Annotated[str, typer.Option(metavar="ENDINGS", help=AGAIN)]
 

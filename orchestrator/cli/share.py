@@ -37,7 +37,7 @@ def merge(
 
     with open_location(required_name(output)) as location:
         merged = merge_folders(folders, location.folder, prefer)
-    print_lines(describe_merge(merged, prefer))
+    print_lines(describe_merge(merged))
     if code := location.exit_code(0):
         raise typer.Exit(code)
 

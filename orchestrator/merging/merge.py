@@ -45,7 +45,9 @@ class MergeSummary:
     verdicts: int
     """Number of verdicts in the new folder."""
     conflicts: dict[str, list[str]]
-    """``episode`` or ``verdict`` -> keys of those that differ between folders; the preferred folder's are taken."""
+    """``episode`` or ``verdict`` -> keys of those that differ between folders."""
+    prefer: str
+    """The folder whose answers to these keys are taken; empty without conflicts."""
     pending: int
     """Number of planned episodes that none of the folders has."""
 
@@ -86,20 +88,24 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
             raise RunFolderError(
                 "a folder was written while it was merged; wait for its driver, and merge into a new folder"
             )
-        summary = MergeSummary(taken, gave_way, judged.height, conflicts, keys.len() - stored)
+        summary = MergeSummary(
+            taken, gave_way, judged.height, conflicts, prefer if conflicts else "", keys.len() - stored
+        )
         checksums.write(into / RECORD, run_folder.to_json(asdict(summary)))
         write_results(into, _result_rows(into, planned))
     return summary
 
 
-def describe_merge(summary: MergeSummary, prefer: str = "") -> list[str]:
+def describe_merge(summary: MergeSummary) -> list[str]:
     """Return lines that describe a merge."""
     lines = [f"{pluralize(count, 'episode')} from {name}" for name, count in summary.taken.items()]
     if summary.verdicts:
         lines.append(pluralize(summary.verdicts, "verdict"))
     if summary.gave_way:
         lines.append(f"{pluralize(summary.gave_way, 'failed episode')} replaced by another folder's answer")
-    lines += [f"{conflict} differed: took those of {prefer}" for conflict in _describe_conflicts(summary.conflicts)]
+    lines += [
+        f"{conflict} differed: took those of {summary.prefer}" for conflict in _describe_conflicts(summary.conflicts)
+    ]
     return [*lines, f"{pluralize(summary.pending, 'planned episode')} pending; details: {RECORD}"]
 
 

@@ -78,6 +78,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     control, limits = ControlState(), list[str]()
     with suppress(RunFolderError):  # ``damaged`` names a damaged log or sweep
         control = read_control_state(folder)
+    with suppress(RunFolderError):
         limits = limited_products(stored_sweep(folder))
     before = {cell["cell"]: cell for cell in status.get("cells", ())}
     cells = []

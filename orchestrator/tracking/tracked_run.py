@@ -88,6 +88,5 @@ def describe_dataset(name: str, source: str, samples: Mapping[str, Mapping[int, 
         for number in sorted(samples[scenario]):
             digest.update(repr(samples[scenario][number]).encode())
     counts = {scenario: len(numbered) for scenario, numbered in sorted(samples.items())}
-    profile = {"samples": sum(counts.values()), **counts}
-    name = f"{name}: {', '.join(counts)}"
-    return {"name": name, "digest": digest.hexdigest()[:8], "source": {"uri": source}, "profile": profile}
+    facts = {"digest": digest.hexdigest()[:8], "source": {"uri": source}}
+    return {"name": f"{name}: {', '.join(counts)}", **facts, "profile": {"samples": sum(counts.values()), **counts}}

@@ -21,8 +21,8 @@ from orchestrator.tracking.client import NAME, checkpoint, resolve_uri
 from orchestrator.tracking.tracked_run import OTLP, TrackedRun, is_mlflow
 
 PROCESS = "orchestrator.tracking.process"
-CLOSE_SERVER_S, CLOSE_LOCAL_S = 60.0, 300.0
-"""Seconds that ``close`` waits at most; longer for a file in the run folder, which a busy machine still writes in the end."""
+CLOSE_SERVER_S, CLOSE_LOCAL_S, SILENT_S = 60.0, 300.0, 5.0
+"""Seconds that ``close`` waits for a server, for a file in the run folder, which even a busy machine writes, and in silence."""
 
 
 class Tracker:
@@ -52,6 +52,10 @@ class Tracker:
             return
         self._closing, uri = True, resolve_uri(self.run.uri, self.run.folder)
         self._send(status)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(min(timeout or SILENT_S, SILENT_S))
+        if self._process.poll() is None:
+            _say("all episodes are stored; waiting for MLflow ...")
         try:
             self._process.wait(timeout or (CLOSE_LOCAL_S if uri.startswith("sqlite") else CLOSE_SERVER_S))
             self._relay.join()
@@ -64,8 +68,7 @@ class Tracker:
             has_results = (self.run.folder / "results.parquet").exists()
             command = f"send it with: proactive-sweep track {shlex.quote(str(self.run.folder))}"
             remedy = command if has_results else "the next `run` sends it"
-            sentence = f"MLflow at {redact_address(uri)} did not receive everything; {remedy}"
-            print(sentence, file=sys.stderr, flush=True)
+            _say(f"MLflow at {redact_address(uri)} did not receive everything; {remedy}")
 
     def _send(self, message: object) -> None:
         with suppress(OSError):  # the process was killed, which ``close`` reports
@@ -75,4 +78,8 @@ class Tracker:
         """Print the sentences of the process, above a live table."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            print(line.decode().rstrip("\n"), file=sys.stderr, flush=True)
+            _say(line.decode().rstrip("\n"))
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)

@@ -107,8 +107,13 @@ class Storm:
 
     def _start(self, *options: str) -> None:
         if not self.driver() and 0 not in self.codes:
-            with self.log.open("a") as log:
-                self.process = self.ground.start("run", self.file, "--output", URL, *options, stdout=log, stderr=log)
+            with self.log.open("a") as log:  # by a process that may still write when the driver's disk takes no more
+                writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log)
+            self.process = self.ground.start(
+                "run", self.file, "--output", URL, *options, stdout=writer.stdin, stderr=writer.stdin
+            )
+            assert writer.stdin is not None
+            writer.stdin.close()
 
     def _reap(self) -> bool:
         """Whether the driver is gone; its exit code is counted, a traceback noted."""
