@@ -266,7 +266,8 @@ class Driver:
         if self.view.read(self.pool.holdings()):
             log_nodes(nodes, self.nodes, self.view.draining)
             commands += [*self._resize(), *self._close_nodes()]
-        self._request_nodes(wanted_bundles(self.schedule, self.pool.sweep.cluster.shares))
+        if cluster_address():
+            self._request_nodes(wanted_bundles(self.schedule, self.pool.sweep.cluster.shares))
         return commands
 
     def _request_nodes(self, bundles: Sequence[Bundle]) -> None:
@@ -274,7 +275,7 @@ class Driver:
 
         Ray keeps one request per cluster, and each replaces the last, so ours is repeated in case another job sent one.
         """
-        if cluster_address() and (bundles or self.requested):
+        if bundles or self.requested:
             request_resources(bundles=list(bundles))
             self.requested = bundles
 

@@ -77,6 +77,8 @@ class Progress:
             self._record(done, rate)
         file_due = now - self._written >= snapshot.WRITE_INTERVAL_S
         line_due = now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
+        if self.table is None and not file_due and not line_due:
+            return
         counts = self._by_group(per_cell), self._by_group(errors)
         current = self.rate_meter.snapshot(schedule, *counts, reasons, now, troubles)
         if file_due:
@@ -101,8 +103,8 @@ class Progress:
         print(sentence, file=sys.stderr, flush=True)
 
     def _record(self, done: int, rate: float) -> None:
-        speed = {"episodes_per_second": rate}
-        append_point(self.folder, Point(done=self.finished + done, at=int(time.time() * 1000), **speed))
+        metrics = {"episodes_per_second": rate}
+        append_point(self.folder, Point(done=self.finished + done, at=int(time.time() * 1000), **metrics))
 
     def _print_lines(self, current: snapshot.Snapshot) -> None:
         """Write lines to the attempt's log, and print them if there is no table."""
