@@ -69,7 +69,7 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
             problems += [Problem(path.name, 0, f"sample {sample.id} {reason}") for reason in find_ambiguities(sample)]
         evaluated = [sample for sample in samples if is_evaluated(sample, filtered)]
         opened = set[str]()
-        for sample, ref in [(each, ref) for each in evaluated for ref in reachable_pictures(each)]:
+        for sample, ref in ((each, ref) for each in evaluated for ref in reachable_pictures(each)):
             try:
                 if ref.crop is not None:
                     crop_bounds(ref.crop, ref.path)

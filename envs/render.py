@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, NamedTuple
@@ -102,16 +103,17 @@ class Renderer:
             if path in self._cache:
                 self._cache.move_to_end(path)
                 return self._cache[path]
-        with self._open(path) as (file, picture):
+        with self._open(path, whole=True) as (content, picture):
             pixels = picture.convert("RGB") if self.fit is None else _fit(picture, self.fit)
             pixels.info = {}
-            file.seek(0)
-            decoded = DecodedFile(pixels, blake2b(file.read(), digest_size=16).hexdigest())
+            content.seek(0)
+            decoded = DecodedFile(pixels, blake2b(content.read(), digest_size=16).hexdigest())
         if _memory(pixels) <= self.cache_bytes:
             with self._lock:
                 self._cache[path] = decoded
-                while self.cached_bytes > self.cache_bytes:
-                    self._cache.popitem(last=False)
+                excess = self.cached_bytes - self.cache_bytes
+                while excess > 0:
+                    excess -= _memory(self._cache.popitem(last=False)[1].pixels)
         return decoded
 
     def size(self, ref: ImageRef) -> tuple[int, int]:
@@ -131,9 +133,10 @@ class Renderer:
             self.decode(path)
 
     @contextmanager
-    def _open(self, path: str) -> Iterator[tuple[BinaryIO, Image.Image]]:
+    def _open(self, path: str, whole: bool = False) -> Iterator[tuple[BinaryIO, Image.Image]]:
         """Open a picture of the folder without decoding it, of a known format and bounded size.
 
+        ``whole``: read the file once, so that later reads give the bytes that are decoded.
         Any error, in the block, too, becomes UnreadablePicture: pillow's plugins raise anything on a broken file.
         """
         try:
@@ -142,10 +145,11 @@ class Renderer:
             with regular.open_file(self.folder / path) as file:
                 if os.fstat(file.fileno()).st_size > LARGEST_FILE:
                     raise UnreadablePicture(f"{path}: is larger than {LARGEST_FILE} bytes")
-                with Image.open(file, formats=FORMATS) as picture:
+                source = BytesIO(file.read()) if whole else file
+                with Image.open(source, formats=FORMATS) as picture:
                     if picture.width * picture.height > LARGEST_PICTURE:
                         raise UnreadablePicture(f"{path}: has more than {LARGEST_PICTURE} pixels")
-                    yield file, picture
+                    yield source, picture
         except UnreadablePicture:
             raise
         except Exception as problem:

@@ -61,7 +61,7 @@ class SkippedLines:
 
 def scenarios_in(folder: Path) -> list[str]:
     """Return the scenarios whose samples a data folder has."""
-    return [name for name, game in SCENARIOS.items() if (folder / f"{game.stem}_preprocessed.jsonl").is_file()]
+    return [name for name in SCENARIOS if lines_file(folder, name).is_file()]
 
 
 def skipped_lines(scenario: str, bad: Sequence[Problem]) -> SkippedLines:
@@ -133,10 +133,10 @@ def read_samples(folder: Path, scenario: str) -> tuple[list[Sample], list[Proble
     with file:
         for number, line in enumerate(_read_lines(file), 1):
             try:
-                if not line.strip():
-                    continue
                 if len(line) > LONGEST_LINE:
                     raise BadSample(f"is longer than {LONGEST_LINE} bytes")
+                if not line.strip():
+                    continue
                 sample = parse_sample(line, scenario)
                 if sample.id in samples:
                     raise BadSample(f"id {sample.id} occurs twice")

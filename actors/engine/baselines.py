@@ -9,6 +9,7 @@ from random import Random
 
 from actors.engine.backend import Backend, Reply, Request, Situation, Unprocessable
 from envs import SCENARIOS
+from envs.dialogue import plain
 from envs.installed import load_function
 from envs.rulejudge import judge_answer, judge_turn
 from envs.scenario import suggestions
@@ -70,7 +71,7 @@ def ask_properly(situation: Situation, seed: int) -> str:
         return asks[0] if asks else guess(situation, seed)
     if not asks:
         return refuse(situation, seed)
-    wish = asks[0].rstrip(". ")
+    wish = plain(asks[0])
     return f"I do not see enough yet to be sure. Could you please {wish[:1].lower()}{wish[1:]}? Then I can look again."
 
 

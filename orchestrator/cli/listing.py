@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from envs import SCENARIOS, installed_scenarios
 from envs.errors import UserError
 from envs.installed import Offer, PackageError, load_function
+from envs.samples import lines_file
 from orchestrator.cli.options import AsJson
 from orchestrator.cli.printing import print_result, text_table
 
@@ -62,7 +64,7 @@ def scenarios() -> Rows:
     rows: Rows = []
     for name in (*SCENARIOS, *packages):
         try:
-            file, hint = f"{SCENARIOS[name].stem}_preprocessed.jsonl", SCENARIOS[name].hint
+            file, hint = lines_file(Path(), name).name, SCENARIOS[name].hint
         except PackageError as problem:
             file, hint = "", str(problem)
         rows.append({"name": name, "file": file, "hint": hint, "package": packages.get(name, "")})
