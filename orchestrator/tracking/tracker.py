@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from threading import Thread
+from threading import Thread, Timer
 from typing import Any
 
 from actors.node.child_process import start_module
@@ -51,17 +51,18 @@ class Tracker:
         if self._closing:
             return
         self._closing, uri = True, resolve_uri(self.run.uri, self.run.folder)
+        patience = timeout or (CLOSE_LOCAL_S if uri.startswith("sqlite") else CLOSE_SERVER_S)
+        notice = Timer(min(SILENT_S, patience / 2), _say, ["all episodes are stored; waiting for MLflow ..."])
+        notice.start()
         self._send(status)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(min(timeout or SILENT_S, SILENT_S))
-        if self._process.poll() is None:
-            _say("all episodes are stored; waiting for MLflow ...")
         try:
-            self._process.wait(timeout or (CLOSE_LOCAL_S if uri.startswith("sqlite") else CLOSE_SERVER_S))
+            self._process.wait(patience)
             self._relay.join()
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        finally:
+            notice.cancel()
         self._pipe.close()
         checkpoint(self.run.folder / NAME)
         if self._process.returncode:
