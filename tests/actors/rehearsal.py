@@ -105,8 +105,9 @@ async def certified(name: str, model: ModelSpec, backend: Any, data: Path) -> di
     table = {"name": "s", "data": str(data), "models": ["oracle"], "conditions": conditions}
     plan = build_plan(build(table, "s").model_copy(update={"models": (model,)}))
     certificate = await record_inputs(plan, model, backend, data, plan.first_ordinals(model.name))
-    most = max(request.pictures for request in certificate.requests.values())
-    return {"status": certificate.status, "outcome": certificate.describe(), "pictures": most}
+    requests = certificate.requests.values()
+    most, repeated = max(request.pictures for request in requests), any(request.repeats_start for request in requests)
+    return {"status": certificate.status, "pictures": most, "repeats_start": repeated}
 
 
 async def _reply(backend: Any, messages: tuple[Message, ...]) -> dict[str, Any]:

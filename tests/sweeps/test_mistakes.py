@@ -75,8 +75,17 @@ def test_a_mistake_is_one_sentence(change: dict[str, Any], words: tuple[str, ...
 
 @pytest.mark.parametrize("key", REMOVED)
 def test_a_removed_key_is_refused_with_what_is_there_instead(key: str) -> None:
+    table: dict[str, Any] = {**SMALL, "model": [{"name": "m", "source": "s"}], "models": ["m"]}
+    entry = {"model": table["model"][0], "tracking": table.setdefault("tracking", {})}
+    group, _, name = key.rpartition(".")
+    if group == "endpoint":
+        entry["model"]["endpoint"] = {"base_url": "http://h/v1", name: 1}
+    elif group:
+        entry[group][name] = 1
+    else:
+        table[key] = {}
     with pytest.raises(SweepError) as error:
-        build({**SMALL, key: {}}, "x.toml")
+        build(table, "x.toml")
     assert REMOVED[key] in str(error.value) and "unknown key" not in str(error.value)
 
 

@@ -38,6 +38,7 @@ def test_gpus_are_whole_or_a_share(gpus, kept):
         ({"backend": "transformers", "tools": "hermes"}, 'write "text", or leave it out'),
         ({"gpus": 0.5, "options": {"gpu_memory_utilization": 0.6}}, "write at most 0.5"),
         ({"backend": "transformers", "options": {"batch_invariant": True}}, "is a mode of vLLM on GPUs"),
+        ({"options": {"batch_invariant": False}}, "write true there, or leave it out"),
         ({"options": {"pipeline_parallel_size": 2}}, "serve the model with its own vLLM and play it as an endpoint"),
     ],
 )  # fmt: skip

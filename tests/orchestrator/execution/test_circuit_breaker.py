@@ -48,14 +48,14 @@ def hint_ordinals(plan, count):
     return ordinals[:count]
 
 
-def play_leases(plan, service, folder, leases, in_flight=4):
+def play_leases(plan, service, folder, leases):
     """The sink after these leases, each played by a worker's own runner."""
     with_store = EpisodeStore(folder)
     sink = ResultSink(with_store, plan)
 
     async def play():
         for ordinals in leases:
-            async for batch in EpisodeRunner(plan, {"uniform": service}, in_flight).play(ordinals):
+            async for batch in EpisodeRunner(plan, {"uniform": service}, 4).play(ordinals):
                 sink.add(batch)
 
     asyncio.run(play())

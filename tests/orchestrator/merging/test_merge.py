@@ -98,8 +98,8 @@ def test_conflicting_answers_are_named_and_need_prefer(shared_sweep, tmp_path):
     for target, prefer in ((tmp_path / "a", first), (tmp_path / "b", second)):
         merge([first, second], target, str(prefer))
         assert all(actual.equals(expected) for actual, expected in zip(rows(target), rows(prefer), strict=True))
-        conflicts = json.loads((target / "merged.json").read_bytes())["conflicts"]
-        assert conflicts == {"episode": [keys[3], keys[5]]}
+        record = json.loads((target / "merged.json").read_bytes())
+        assert (record["prefer"], record["conflicts"]) == (str(prefer), {"episode": [keys[3], keys[5]]})
 
 
 def test_other_configurations_are_refused(demo_data, shared_sweep, tmp_path):
