@@ -103,8 +103,7 @@ class Condition(Frozen):
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields except the description."""
-        both = [{**vars(each), "description": ""} for each in (self, other) if isinstance(each, Condition)]
-        return both[0] == both[-1] and len(both) == 2
+        return isinstance(other, Condition) and {**vars(self), "description": ""} == {**vars(other), "description": ""}
 
     def __hash__(self) -> int:
         return hash(self.name)

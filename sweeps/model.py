@@ -256,9 +256,7 @@ def _faults(model: ModelSpec) -> Iterator[str]:
     yield wrong_requirement(model.requirements, model.unsafe_options)
     if gpus in GPU_SHARES and isinstance(share, int | float) and share > gpus:
         yield f"options.gpu_memory_utilization is a share of the whole GPU; with gpus = {gpus}, write at most {gpus}"
-    if options.get("batch_invariant", True) is not True or (
-        "batch_invariant" in options and (model.backend != "vllm" or not gpus)
-    ):
+    if "batch_invariant" in options and (options["batch_invariant"] is not True or model.backend != "vllm" or not gpus):
         yield "options.batch_invariant is a mode of vLLM on GPUs; write true there, or leave it out"
     if model.thinking and model.backend in ("builtin", "human"):
         yield f"thinking: backend {model.backend} writes no thoughts; leave it out"

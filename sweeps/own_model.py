@@ -42,9 +42,9 @@ def read_entries(source: str, machine: Machine, read_hub: Callable[[str], Checkp
     if source in registry() or source in policies():
         return [source]
     if Path(source).is_dir():
-        return [_local(slug(Path(source).resolve().name), os.path.abspath(source), None, machine)]
+        return [_local(os.path.abspath(source), None, machine)]
     if HUB_ID.fullmatch(source):
-        return [_local(slug(source.rpartition("/")[2]), source, read_hub, machine)]
+        return [_local(source, read_hub, machine)]
     raise SweepError(
         f"--model {source} is no folder, Hub id (OWNER/NAME), address (http://HOST/v1#NAME) or name in `ls models`"
     )
@@ -58,7 +58,7 @@ def _service(address: str) -> Entry:
     return {"name": slug(name), "source": name, "endpoint": {"base_url": base, "key_env": key}}
 
 
-def _local(name: str, source: str, read_hub: Callable[[str], Checkpoint] | None, machine: Machine) -> dict[str, Any]:
+def _local(source: str, read_hub: Callable[[str], Checkpoint] | None, machine: Machine) -> dict[str, Any]:
     """Return the entry of a checkpoint: that of the model that ships with this source, on the engine of this machine."""
     checkpoint = read_checkpoint(ModelSpec(name="any", source=source, backend="transformers", gpus=0))
     if checkpoint is None:
@@ -68,7 +68,7 @@ def _local(name: str, source: str, read_hub: Callable[[str], Checkpoint] | None,
     shipped = next((model for model in registry().values() if model.source == source), None)
     known: Mapping[str, Any] = shipped.model_dump(mode="json", exclude_defaults=True) if shipped else {}
     backend, gpus = choose_engine(checkpoint.weight_bytes, machine)
-    entry = {"name": name, "source": source, **known, "backend": backend, "gpus": gpus}
+    entry = {"name": slug(Path(source).resolve().name), "source": source, **known, "backend": backend, "gpus": gpus}
     found = {"architecture": checkpoint.architecture, "revision": checkpoint.revision}
     return entry | {key: value for key, value in found.items() if value}
 
@@ -98,10 +98,7 @@ def find_models(
         loaded = load(sweep)
         own = {model.name: model for model in (loaded.models_and_judge if judging else loaded.models)}
     entries: list[Entry] = [
-        _local(slug(Path(name).resolve().name), name, None, Machine())
-        if name not in own and Path(name).is_dir()
-        else name
-        for name in names or own
+        _local(name, None, Machine()) if name not in own and Path(name).is_dir() else name for name in names or own
     ]
     models = (resolve_model(entry, own, "the command line") for entry in entries)
     return [with_limits(m.model_copy(update={"backend": backend, "limits": ()})) if backend else m for m in models]

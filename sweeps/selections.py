@@ -21,12 +21,12 @@ IDS = TypeAdapter(dict[str, list[int]])
 
 def read_selections(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the selections of a sweep's fields, with ids by the short names of the sweep's scenarios."""
-    tables = {"selection": fields} if "selection" in fields else {}
-    if isinstance(open_ended := fields.get("open_ended"), dict) and "selection" in open_ended:
-        tables["open_ended.selection"] = open_ended
-    read = {key: _read_selection(table["selection"], fields["scenarios"], where, key) for key, table in tables.items()}
-    if "open_ended.selection" in read:
-        read["open_ended"] = {**tables["open_ended.selection"], "selection": read.pop("open_ended.selection")}
+    read, scenarios, open_ended = dict[str, Any](), fields["scenarios"], fields.get("open_ended")
+    if "selection" in fields:
+        read["selection"] = _read_selection(fields["selection"], scenarios, where, "selection")
+    if isinstance(open_ended, dict) and "selection" in open_ended:
+        selection = _read_selection(open_ended["selection"], scenarios, where, "open_ended.selection")
+        read["open_ended"] = {**open_ended, "selection": selection}
     return read
 
 

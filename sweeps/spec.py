@@ -221,6 +221,11 @@ class Sweep(Frozen):
         return self.judge if Protocol.OEG_MULTI in self.protocols else None
 
     @property
+    def baselines(self) -> frozenset[str]:
+        """Return the names of the built-in policies, which need no model."""
+        return frozenset(model.name for model in self.models if model.backend == "builtin")
+
+    @property
     def models_and_judge(self) -> tuple[ModelSpec, ...]:
         return (*self.models, *([self.judge.model] if self.judge else []))
 

@@ -24,9 +24,9 @@ class Job:
     created: float = field(default_factory=perf_counter)
 
     @property
-    def waits(self) -> bool:
-        """True until it is answered, or its caller is cancelled."""
-        return self.answer is not None and not self.answer.done()
+    def pending(self) -> Future[Any] | None:
+        """The answer until it is there, or its caller is cancelled; None from then on."""
+        return self.answer if self.answer is not None and not self.answer.done() else None
 
     @property
     def kind(self) -> Hashable:

@@ -4,7 +4,7 @@ Ray's view of free resources is up to a second old, so a GPU counts as held by o
 """
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,9 +41,9 @@ class ClusterView:
 
         ``holdings`` are those of all our placed workers, including workers that are ending.
         """
-        own_gpus, own_cpus = Counter[str](), 0.0
+        own_gpus, own_cpus = defaultdict[str, float](float), 0.0
         for name, gpus, cpus in holdings:
-            own_gpus[name] += gpus  # type: ignore[assignment]
+            own_gpus[name] += gpus
             own_cpus += cpus
         nodes, free = gpu_nodes(), available_resources_per_node()
         readings = {

@@ -57,18 +57,16 @@ def describe_effect(command: Command, plan: Plan, nodes: Mapping[str, str] | Non
 
     ``nodes``: GPU node -> host; None before the driver of the next attempt knows them.
     """
-    target, effect = (
-        command.target,
-        "in force for {}" + "; episodes in play end and are stored" * (command.verb in UNDO),
-    )
+    target = command.target
+    ending = "; episodes in play end and are stored" if command.verb in UNDO else ""
     if command.verb in ("drain", "undrain"):
         if nodes is None or find_nodes(target, nodes):
-            return effect.format(f"node {target}"), False
-        known = ", ".join(f"{host} ({name[:12]})" for name, host in [*nodes.items()][:8]) or "none"
-        return f"{target} is not one GPU node of the cluster; its GPU nodes: {known}", True
+            return f"in force for node {target}{ending}", False
+        choices = ", ".join(f"{host} ({name[:12]})" for name, host in [*nodes.items()][:8]) or "none"
+        return f"{target} is not one GPU node of the cluster; its GPU nodes: {choices}", True
     count = sum(matches(target, cell.key) for cell in plan.cells)
     if count or (target == JUDGE and command.verb in ("pause", "resume")):
-        return effect.format(pluralize(count, "cell") if count else "the judge"), False
+        return f"in force for {pluralize(count, 'cell') if count else 'the judge'}{ending}", False
     models = ", ".join(dict.fromkeys(cell.model.name for cell in plan.cells))
     return f"{target} matches no cell of this sweep; its models are {models[:300]}", True
 

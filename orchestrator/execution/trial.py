@@ -8,15 +8,15 @@ from typing import NamedTuple
 import polars as pl
 
 from actors.trial.certificate import Certificate
-from envs.types import Ending
+from envs.types import ERRORS, Ending
 from orchestrator.execution.attempt import run
 from orchestrator.inspection.certificate import read_certificates
 from orchestrator.inspection.model_try import trial_sweep
 from orchestrator.planning.plan import worker_group
-from orchestrator.storage.run_folder import planned_cells, planned_episodes
+from orchestrator.storage.run_folder import planned_episodes
 from sweeps.spec import ModelSpec
 
-UNANSWERED = (Ending.UNPROCESSABLE, Ending.OVERFLOW, Ending.REFUSED, Ending.FAILED)
+UNANSWERED = (*ERRORS, Ending.OVERFLOW)
 """Endings of episodes that the model could not play to their end."""
 
 
@@ -48,22 +48,19 @@ def try_models(
         if outcome.interrupted:
             raise KeyboardInterrupt
         episodes, certificates = planned_episodes(output).collect(), read_certificates(output)
-        cells = planned_cells(output)
+    unfinished = set(outcome.rows.filter(pl.col("finished") < pl.col("planned"))["model"])
     rows = []
     for model in models:
-        played, planned = (
-            episodes.filter(model=model.name),
-            sum(c["planned"] for c in cells if c["model"] == model.name),
-        )
-        why = _find_reason(model, outcome.reasons) if played.height < planned else ""
-        rows.append(judge_trial(model, played, certificates.get(model.name), why))
+        stopped = _find_reason(model, outcome.reasons) if model.name in unfinished else ""
+        played = episodes.filter(model=model.name)
+        rows.append(judge_trial(model, played, certificates.get(model.name), stopped))
     return rows
 
 
 def _find_reason(model: ModelSpec, reasons: Mapping[str, str]) -> str:
     """Return why a model's workers stopped, or a service that refused the requests of a condition; empty if unknown."""
-    names = {name: name == worker_group(model) or name.startswith(f"{model.name}/") for name in reasons}
-    return next((reasons[name] for name, is_own in names.items() if is_own), "")
+    group, condition = worker_group(model), f"{model.name}/"
+    return next((why for name, why in reasons.items() if name == group or name.startswith(condition)), "")
 
 
 def judge_trial(model: ModelSpec, episodes: pl.DataFrame, certificate: Certificate | None, stopped: str = "") -> Row:

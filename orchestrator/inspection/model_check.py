@@ -100,10 +100,10 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", rende
     offer = find_package_model(model)
     source, checkpoint = _find_checkpoint(model, offer, hub=bool(gpu))
     terms = f"ok: {offer.license}" if offer else checkpoint.license
-    if model.trust_remote_code or "auto_map" in checkpoint.config:
-        terms += (
-            "; runs its remote code" if model.trust_remote_code else "; brings remote code (trust_remote_code is false)"
-        )
+    if model.trust_remote_code:
+        terms += "; runs its remote code"
+    elif "auto_map" in checkpoint.config:
+        terms += "; brings remote code (trust_remote_code is false)"
     return {
         "source": source,
         "architecture": _architecture(model, checkpoint),

@@ -112,8 +112,10 @@ def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list
 
 def apply_chat_template(model: ModelSpec, request: Request) -> str | None:
     """Return the text of the model's chat template; None if the model is not on this disk."""
+    if not model.is_local:
+        return None
     try:
         from actors.engine.hf.template import template_text
     except ModuleNotFoundError:
         return None
-    return template_text(model, request.messages, list(map(function_schema, request.tools))) if model.is_local else None
+    return template_text(model, request.messages, list(map(function_schema, request.tools)))

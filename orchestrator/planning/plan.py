@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, chain, groupby, zip_longest
 from typing import TYPE_CHECKING
 
@@ -87,7 +87,7 @@ class Plan:
     @cached_property
     def ranks(self) -> dict[str, tuple[int, ...]]:
         """Scenario -> rank of each multiple-choice sample in the drawn order, which is the same for all models and conditions."""
-        return {name: drawn_order(self.seed, name, [sample.id for sample in own]) for name, own in self.samples.items()}
+        return {name: drawn_order(self.seed, name, tuple(s.id for s in own)) for name, own in self.samples.items()}
 
     @property
     def sizes(self) -> list[int]:
@@ -208,9 +208,7 @@ class Plan:
         """Return one tuple per sample, in playing order, with its ordinals in these cells; -1 stands for an episode to skip."""
         rows = list(zip(*(self._unfinished(index, stored) for index in indexes), strict=True))
         cell = self.cells[indexes[0]]
-        ranks = self.ranks.get(cell.scenario, ())
-        if cell.protocol.is_open_ended:
-            ranks = drawn_order(self.seed, cell.scenario, [sample.id for sample in self.cell_samples(cell)])
+        ranks = drawn_order(self.seed, cell.scenario, tuple(sample.id for sample in self.cell_samples(cell)))
         return [row for _, row in sorted(zip(ranks, rows, strict=True))]
 
     def _interleave(self, scenarios: Sequence[list[Ordinals]]) -> Iterator[Ordinals]:
@@ -251,7 +249,8 @@ def _content_digest(cell: Cell, sample: Sample) -> str:
     return sample.digest + sample.swapped.digest
 
 
-def drawn_order(seed: int, scenario: str, ids: Sequence[int]) -> tuple[int, ...]:
+@lru_cache(64)
+def drawn_order(seed: int, scenario: str, ids: tuple[int, ...]) -> tuple[int, ...]:
     """Return each sample's rank in an order drawn by seed; leaving samples out does not reorder the rest."""
     draws = [(chance(seed, scenario, sample_id, "order").random(), sample_id) for sample_id in ids]
     order = sorted(range(len(draws)), key=draws.__getitem__)

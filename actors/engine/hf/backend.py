@@ -113,14 +113,14 @@ class TransformersBackend(Backend):
 
     def _take(self) -> list[Job]:
         """Take the oldest job and similar ones, at most one batch, without those of cancelled callers."""
-        self.waiting = [job for job in self.waiting if job.waits]
+        self.waiting = [job for job in self.waiting if job.pending]
         batch = similar_jobs(self.waiting, self.size)
         self.waiting = [job for job in self.waiting if job not in batch]
         return batch
 
     async def _prepare(self, jobs: list[Job]) -> list[PreparedBatch]:
         """Return a batch of the jobs, or one per job if the processor refuses them together; a job refused alone fails."""
-        jobs, loop = [job for job in jobs if job.waits], asyncio.get_running_loop()
+        jobs, loop = [job for job in jobs if job.pending], asyncio.get_running_loop()
         if not jobs:
             return []
         try:
@@ -145,8 +145,8 @@ class TransformersBackend(Backend):
                 return
         else:
             for job, value in zip(jobs, [answers] if work else answers, strict=True):
-                if job.answer is not None and job.waits:
-                    job.answer.set_result(value)
+                if pending := job.pending:
+                    pending.set_result(value)
             return
         await self._answer_in_halves(jobs)  # outside the except block, whose traceback holds the tensors
 
@@ -180,8 +180,8 @@ class TransformersBackend(Backend):
             error = BackendDied(f"{self.name}: the device failed: {str(error).splitlines()[0]}")
             self._end(error)
         for job in jobs:
-            if job.answer is not None and job.waits:
-                job.answer.set_exception(error)
+            if pending := job.pending:
+                pending.set_exception(error)
 
 
 class ModelAndProcessor:

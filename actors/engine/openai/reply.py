@@ -94,16 +94,16 @@ def read_usage(answer: Mapping[str, Any]) -> Tokens:
     if not isinstance(usage, dict):
         return Tokens(invalid="" if usage is None else "usage is not an object")
     counts = {name: usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
-    valid = [_count(count, MAX_TOKENS) for count in counts.values()]
-    invalid = ", ".join(
-        f"{name} is {_shorten(counts[name])}" for name, count in zip(counts, valid, strict=True) if count is None
-    )
-    prompt, reply = (count or 0 for count in valid)
-    cached, thoughts = (
-        _count(details.get(name), whole) if isinstance(details := usage.get(f"{kind}_tokens_details"), dict) else None
-        for kind, name, whole in (("prompt", "cached_tokens", prompt), ("completion", "reasoning_tokens", reply))
-    )
+    valid = {name: _count(count, MAX_TOKENS) for name, count in counts.items()}
+    invalid = ", ".join(f"{name} is {_shorten(counts[name])}" for name, count in valid.items() if count is None)
+    prompt, reply = (count or 0 for count in valid.values())
+    cached = _count_part(usage.get("prompt_tokens_details"), "cached_tokens", prompt)
+    thoughts = _count_part(usage.get("completion_tokens_details"), "reasoning_tokens", reply)
     return Tokens(prompt, reply, invalid, cached, thoughts)
+
+
+def _count_part(details: object, name: str, whole: int) -> int | None:
+    return _count(details.get(name), whole) if isinstance(details, dict) else None
 
 
 def _count(value: object, most: int) -> int | None:

@@ -69,7 +69,7 @@ def target_half_width(rule: Precision, rows: pl.DataFrame, row: Mapping[str, Any
 
 def sort_by_draw(episodes: pl.DataFrame, seed: int) -> pl.DataFrame:
     """Return one cell's episodes in the order in which samples are drawn."""
-    ids = episodes["sample_id"].to_list()
+    ids = tuple(episodes["sample_id"])
     ranks = drawn_order(seed, episodes["scenario"][0], ids) if ids else ()
     return episodes.with_columns(pl.Series("_rank", ranks, dtype=pl.Int64)).sort("_rank")
 
