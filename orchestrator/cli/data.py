@@ -7,13 +7,13 @@ import typer
 
 from envs import SCENARIOS
 from envs.check import check as check_folder
-from orchestrator.cli.options import Scenarios
+from orchestrator.cli.options import Names
 from orchestrator.cli.printing import print_lines
 
 
 def fetch(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put it; the benchmark is then DIR/test.")],
-    scenarios: Scenarios = "all",
+    scenarios: Names = "all",
     revision: Annotated[str | None, typer.Option(help="A commit of the data set, to pin it.")] = None,
 ) -> None:
     """Download the published benchmark, unpack it safely and check it; rerun to resume."""
@@ -29,7 +29,7 @@ def fetch(
 
 def check(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The benchmark folder.")],
-    scenarios: Scenarios = "all",
+    scenarios: Names = "all",
     unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Also lines that the paper's filter drops.")] = False,
     deep: Annotated[bool, typer.Option("--deep", help="Decode every picture fully.")] = False,
 ) -> None:

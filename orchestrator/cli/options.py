@@ -52,7 +52,7 @@ Cluster = Annotated[
         help="Samples that count as one (default: what widens more).",
     ),
 ]
-Scenarios = Annotated[str, typer.Option("--scenarios", help="Names joined by commas, or all.")]
+Names = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
 Output = Annotated[str | None, typer.Option("--output", metavar="DIR", help=f"{A_RUN} Default: outputs/<name>.")]

@@ -91,7 +91,7 @@ def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     from orchestrator.report.tables.paper_tables import result_tables
 
     notes = input_notes(sweep, folder)
-    show(*(rich_table(add_notes(table, notes)) for table in result_tables(rows, _baselines(sweep))), min_width=WIDTH)
+    show(*(rich_table(add_notes(table, notes)) for table in result_tables(rows, sweep.baselines)), min_width=WIDTH)
     if "judge" in rows.columns:
         print_lines(gold_notes(folder, rows["judge"].drop_nulls().unique().sort()))
 
@@ -101,11 +101,7 @@ def print_answers(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     from orchestrator.report.scores.answer import answer_sentences
     from orchestrator.report.scores.unreadable import unreadable_lines
 
-    print_lines([*unreadable_lines(rows, folder, _baselines(sweep)), *answer_sentences(rows, sweep)])
-
-
-def _baselines(sweep: Sweep) -> set[str]:
-    return {model.name for model in sweep.models if model.backend == "builtin"}
+    print_lines([*unreadable_lines(rows, folder, sweep.baselines), *answer_sentences(rows, sweep)])
 
 
 def print_lines(lines: Iterable[object], prefix: str = "") -> None:
@@ -129,9 +125,12 @@ def print_mlflow(folder: Path) -> None:
     print_lines(pages(folder), "MLflow: ")
 
 
-def print_result(as_json: bool, document: Any, *shown: RichTable | str, min_width: int = 0) -> None:
+def print_result(as_json: bool, document: Any, *tables_and_lines: RichTable | str, min_width: int = 0) -> None:
     """Print a document as JSON, or else these tables and lines."""
-    print_json(document) if as_json else show(*shown, min_width=min_width)
+    if as_json:
+        print_json(document)
+    else:
+        show(*tables_and_lines, min_width=min_width)
 
 
 def print_json(document: Any) -> None:

@@ -10,6 +10,7 @@ import typer
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import (
     print_answers,
+    print_json,
     print_lines,
     print_result,
     print_sources,
@@ -96,7 +97,7 @@ def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) ->
         notes = [*run_data.notes, *input_notes(run_data.sweep, run_data.folder)]
         answers = list(answer_sentences(run_data.rows, run_data.sweep))
         document = {"answers": answers, "cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": notes}
-        print_result(True, document)
+        print_json(document)
         return
     print_tables(run_data.rows, run_data.sweep, run_data.folder)
     show(*map(rich_table, all_tables.terminal_tables(run_data)), min_width=WIDTH)

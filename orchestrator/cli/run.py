@@ -14,9 +14,9 @@ from actors.text.printable import printable
 from envs.errors import UserError
 from orchestrator.cli.options import (
     ModelSources,
+    Names,
     Output,
     Overrides,
-    Scenarios,
     Update,
     readable_folder,
     require_data,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from sweeps.spec import Sweep
 
 SweepName = Annotated[str, typer.Argument(metavar="[SWEEP]", help="A sweep file or shipped sweep; or name --model.")]
-Conditions = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Samples of each scenario.")]
 Data = Annotated[str, typer.Option(metavar="DIR", help="The benchmark folder or address.")]
 TrackingUri = Annotated[str | None, typer.Option(help="MLflow: sqlite, none, or an address (MLFLOW_TRACKING_URI).")]
@@ -48,8 +47,8 @@ def run(
     sweep: SweepName = "",
     model: ModelSources = [],  # noqa: B006
     limit: Limit = None,
-    conditions: Conditions = "",
-    scenarios: Scenarios = "",
+    conditions: Names = "",
+    scenarios: Names = "",
     data: Data = "",
     set_: Overrides = [],  # noqa: B006
     output: Output = None,

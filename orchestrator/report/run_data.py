@@ -150,8 +150,7 @@ class RunData:
 
     @property
     def baselines(self) -> frozenset[str]:
-        """Return the names of the sweep's built-in policies, which need no model."""
-        return frozenset(model.name for model in self.sweep.models if model.backend == "builtin")
+        return self.sweep.baselines
 
     @property
     def certain(self) -> frozenset[str]:

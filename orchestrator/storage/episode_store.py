@@ -56,10 +56,11 @@ class EpisodeStore(PartWriter):
 
     def flush(self) -> None:
         """Write the buffered episodes to a part. Raises OSError (a full disk); the buffer is then kept."""
-        is_new = self._buffered > 0
+        if not self._buffered:
+            return
         super().flush()
-        self._unmerged += is_new
-        if is_new and self._unmerged >= MOST_SMALL:
+        self._unmerged += 1
+        if self._unmerged >= MOST_SMALL:
             try:
                 self.compact()
             except UNREADABLE as problem:

@@ -31,7 +31,7 @@ class PartWriter:
     schemas: Mapping[str, pl.Schema]
     """Table -> its columns; the first table has a row per episode or verdict."""
 
-    def __init__(self, folder: Path, rows: int, seconds: float) -> None:
+    def __init__(self, folder: Path, rows: int = 5_000, seconds: float = 5.0) -> None:
         """Mend the folder. A part is due when ``rows`` rows wait, or when the oldest has waited ``seconds``."""
         self.folder, self.rows, self.seconds = Path(folder), rows, seconds
         mend(self.folder)

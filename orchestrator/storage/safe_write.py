@@ -14,9 +14,9 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from envs.errors import RunFolderError
 
@@ -183,17 +183,20 @@ def prepare(path: Path, content: Content, **options: Any) -> None:
         if isinstance(content, bytes):
             file.write(content)
         else:
-            write_table = content.write_parquet if hasattr(content, "write_parquet") else content.sink_parquet
-            try:
-                write_table(file, **options)
-            except (
-                Exception
-            ):  # polars hides why it could not write a footer: a full disk takes these bytes no more either
-                file.write(bytes(1 << 16))
-                file.flush()
-                raise
+            _write_table(file, content, options)
         file.flush()
         os.fsync(handle)
+
+
+def _write_table(file: IO[bytes], table: pl.DataFrame | pl.LazyFrame, options: Mapping[str, Any]) -> None:
+    """Write a table; an error of the disk is raised as OSError also where polars hides its number, as in a footer."""
+    write = table.write_parquet if hasattr(table, "write_parquet") else table.sink_parquet
+    try:
+        write(file, **options)
+    except Exception:
+        file.write(bytes(1 << 16))  # a disk that took no footer takes these bytes no more either
+        file.flush()
+        raise
 
 
 def publish(path: Path) -> None:

@@ -26,9 +26,6 @@ class VerdictStore(PartWriter):
 
     schemas = {FOLDER: VERDICTS}
 
-    def __init__(self, folder: Path, rows: int = 5_000, seconds: float = 5.0) -> None:
-        super().__init__(folder, rows, seconds)
-
     def append(self, columns: Columns) -> None:
         """Buffer verdicts with the columns of ``VERDICTS``."""
         self._add(FOLDER, columns)

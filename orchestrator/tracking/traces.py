@@ -120,8 +120,7 @@ def transcripts(
     """
     thumbnails = Thumbnails(picture_folder(run_data, data), MAX_PICTURES)
     kinds = endings(run_data)
-    baselines = [model.name for model in run_data.sweep.models if model.backend == "builtin"]
-    of_models = kinds.filter(~pl.col("model").is_in(baselines))
+    of_models = kinds.filter(~pl.col("model").is_in(list(run_data.baselines)))
     keys = sample_keys(of_models if of_models.height else kinds, limit, seed)
     rows = {row["key"]: row for row in run_data.episodes.join(kinds.select("key", "kind"), on="key").to_dicts()}
     turns, verdicts = rows_by_key(run_data.turns, keys), rows_by_key(run_data.verdicts.lazy(), keys)

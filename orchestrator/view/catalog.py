@@ -63,9 +63,7 @@ class Catalog:
 
     def about(self) -> dict[str, Any]:
         """Return what the page has to know beside the columns, for JSON."""
-        policies = {
-            (name, m.name) for name, run in self.runs.items() for m in run.sweep.models if m.backend == "builtin"
-        }
+        policies = {(name, policy) for name, run in self.runs.items() for policy in run.sweep.baselines}
         cells = [{**cell, "baseline": (cell["run"], cell["model"]) in policies} for cell in self.cells]
         orders = {name: in_paper_order({str(cell[name]) for cell in cells}, ORDERS.get(name, ())) for name in NAMES}
         return {

@@ -109,10 +109,9 @@ class Storm:
         if not self.driver() and 0 not in self.codes:
             with self.log.open("a") as log:  # by a process that may still write when the driver's disk takes no more
                 writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log)
-            self.process = self.ground.start(
-                "run", self.file, "--output", URL, *options, stdout=writer.stdin, stderr=writer.stdin
-            )
             assert writer.stdin is not None
+            command, streams = ("run", self.file, "--output", URL, *options), {"stdout": writer.stdin}
+            self.process = self.ground.start(*command, **streams, stderr=subprocess.STDOUT)
             writer.stdin.close()
 
     def _reap(self) -> bool:

@@ -9,7 +9,7 @@ from actors.text.printable import printable
 from envs.errors import UserError
 from envs.samples import BadData
 from orchestrator.cli.data import scenario_names
-from orchestrator.cli.options import Scenarios
+from orchestrator.cli.options import Names
 
 
 def demo(
@@ -17,7 +17,7 @@ def demo(
     samples: Annotated[int, typer.Option(help="Samples in all, spread over the scenarios.")] = 210,
     seed: Annotated[int, typer.Option(help="The same seed draws the same bytes.")] = 0,
     keep: Annotated[bool, typer.Option("--keep", help="Leave a folder that is not empty as it is.")] = False,
-    scenarios: Scenarios = "all",
+    scenarios: Names = "all",
 ) -> None:
     """Draw a small benchmark of all seven scenarios in the published format."""
     from proactive_demo.drawing import draw

@@ -16,7 +16,7 @@ from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.inspection.certificate import compare_certificates, read_certificates
 from orchestrator.report.measures.clustering import clustering, describe_clusters, outcomes
-from orchestrator.report.measures.paired import CELL, compare, correct_together, tally_pairs
+from orchestrator.report.measures.paired import CELL, compare, correct_together, equality_margin, tally_pairs
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.exact_tests import ALPHA
 from orchestrator.report.statistics.proportion import Z
@@ -24,7 +24,6 @@ from orchestrator.report.tables.evidence import change_table
 from orchestrator.report.tables.model_input import joint_input_notes
 from orchestrator.report.tables.table import Table
 from orchestrator.storage import run_folder
-from sweeps.sections import MARGIN
 
 SAMPLE = [*CELL, "sample_id"]
 POWER = 0.8
@@ -78,9 +77,8 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
         raise NothingInCommon(
             f"{', '.join(named)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
-    evidence = base.sweep.evidence
-    margin, group = evidence.margin if evidence else MARGIN, ["run", *CELL]
-    cells, averages = compare(tally_pairs(paired_episodes.lazy(), group), group, margin)
+    group = ["run", *CELL]
+    cells, averages = compare(tally_pairs(paired_episodes.lazy(), group), group, equality_margin(base.sweep))
     averages = averages.with_columns(pl.lit("primary").alias("endpoint"))
     baselines = frozenset().union(*(run.baselines for run in runs))
     tested = set(averages["model"]) - baselines or set(averages["model"])

@@ -51,11 +51,15 @@ class Comparisons(NamedTuple):
     model_averages: pl.DataFrame
 
 
+def equality_margin(sweep: Sweep) -> float:
+    """Return the points of accuracy within which a sweep calls two means equal."""
+    return sweep.evidence.margin if sweep.evidence else MARGIN
+
+
 @cached_per_run
 def comparisons(run_data: RunData) -> Comparisons:
     """Compare conditions and models, and correct all their p."""
-    margin = run_data.sweep.evidence.margin if run_data.sweep.evidence else MARGIN
-    conditions, averages = compare(condition_pairs(run_data), CELL, margin)
+    conditions, averages = compare(condition_pairs(run_data), CELL, equality_margin(run_data.sweep))
     primary = pl.when(pl.col("condition") == primary_condition(run_data.sweep)).then(pl.lit("primary"))
     averages = averages.with_columns(primary.otherwise(pl.lit("exploratory")).alias("endpoint"))
     frames = [conditions, averages, *compare_models(run_data, ZERO_SHOT)]
@@ -80,8 +84,8 @@ def compare_models(
     if unanswered_as_wrong and scored.height == outcomes(run_data).height:
         return compare_models(run_data, condition)
     own = scored.lazy().filter(pl.col("condition") == condition).drop("condition")
-    margin = run_data.sweep.evidence.margin if run_data.sweep.evidence else MARGIN
-    return compare(tally_pairs(pair_models(own, list(SAMPLE_COLUMNS)), PAIR), PAIR, margin)
+    pairs = tally_pairs(pair_models(own, list(SAMPLE_COLUMNS)), PAIR)
+    return compare(pairs, PAIR, equality_margin(run_data.sweep))
 
 
 def pair_models(rows: pl.LazyFrame, same: list[str]) -> pl.LazyFrame:
@@ -119,8 +123,7 @@ def compare(pairs: pl.DataFrame, names: Sequence[str], margin: float = MARGIN) -
     gained, lost = (units.sum(units.weights * side).astype(np.int64) for side in (first > second, first < second))
     steps, loops = (pairs[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("steps", "loops"))
     means = units.means(100 * (first - second), 100), units.means(steps), units.means(100 * loops, 100)
-    is_clustered = units.sum(pairs["cluster"].is_not_null().to_numpy()) > 0
-    exact = np.where(is_clustered, np.nan, mcnemar(gained, lost))
+    exact = np.where(units.is_independent, mcnemar(gained, lost), np.nan)
     only = np.where(np.bincount(strata) == 1, np.bincount(strata, exact), np.nan)
     shares = {
         name: 100 * units.sum(units.weights * side) / units.total

@@ -77,11 +77,10 @@ def answer_sentences(rows: pl.DataFrame, sweep: Sweep) -> Iterator[str]:
     if "asks" not in rows.columns:
         return
     conditions = sweep.conditions
-    left_out = {model.name for model in sweep.models if model.backend == "builtin"}
     averages = average_answers(rows.filter(protocol="mcqa")).drop_nulls("asks")
     hints = {condition.name for condition in conditions if condition.hint}
     order = [ZERO_SHOT, *(condition.name for condition in conditions)]
-    for model in dict.fromkeys(averages.filter(~pl.col("model").is_in(list(left_out)))["model"]):
+    for model in dict.fromkeys(averages.filter(~pl.col("model").is_in(list(sweep.baselines)))["model"]):
         shares = {row["condition"]: row for row in averages.filter(model=model).iter_rows(named=True)}
         played = [name for name in dict.fromkeys(order) if name in shares]
         if played:

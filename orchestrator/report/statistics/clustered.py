@@ -48,9 +48,7 @@ class Units:
     """
 
     @unknown_is_nan
-    def __init__(
-        self, owners: Integers, clusters: Integers | None = None, counts: Integers | None = None, size: int = 0
-    ) -> None:
+    def __init__(self, owners: Integers, clusters: Integers | None, counts: Integers | None, size: int) -> None:
         self.owners, self.size = owners, size
         self.weights: Floats = np.ones(len(owners)) if counts is None else counts.astype(np.float64)
         self.total = self.sum(self.weights)
@@ -67,8 +65,8 @@ class Units:
         self.number = self._sum_units(np.ones(len(first)))
         cross = self.shares**2 / (1 - self.shares)
         products = self._sum_units(self.shares**2) + self._sum_units(cross) ** 2 - self._sum_units(cross**2)
-        is_independent = self._sum_units(~alone) == 0
-        self.freedom = np.where(is_independent, self.number - 1, 1 / products)  # Satterthwaite's for CR2
+        self.is_independent = self._sum_units(~alone) == 0
+        self.freedom = np.where(self.is_independent, self.number - 1, 1 / products)  # Satterthwaite's for CR2
 
     def sum(self, values: NDArray[Any]) -> Floats:
         """Return the sum of the values of each mean."""
@@ -90,12 +88,12 @@ class Units:
         errors = np.bincount(self.units, self.weights * (values - mean[self.owners])) / self.repeats
         variance = self._sum_units(errors**2 / (1 - self.shares)) / self.total**2
         variance = np.maximum(variance, (unit / self.total / self.number) ** 2)  # clusters may balance exactly
-        third, flat, known = self._sum_units(errors**3) / self.total**3, most == least, self.number > 1
+        third, flat, has_variance = self._sum_units(errors**3) / self.total**3, most == least, self.number > 1
         variance = np.where(flat, (unit / self.number) ** 2, variance)
         freedom = np.where(flat, self.number - 1, self.freedom)
         return Mean(
-            mean, np.where(known, variance, np.nan), np.where(flat, 0.0, third), np.where(known, freedom, 0.0),
-            self.number, flat,
+            mean, np.where(has_variance, variance, np.nan), np.where(flat, 0.0, third),
+            np.where(has_variance, freedom, 0.0), self.number, flat,
         )  # fmt: skip
 
 
@@ -142,9 +140,9 @@ def t_interval(mean: Mean, low: Any = -np.inf, high: Any = np.inf) -> Estimate:
     return mean.value, np.clip(mean.value - reach, low, high), np.clip(mean.value + reach, low, high)
 
 
-def t_test(mean: Mean, null: float = 0.0) -> Any:
-    """Return the two-sided p of a true mean of ``null``: below 0.05 if it is outside ``t_interval``."""
-    return 2 * stdtr(mean.freedom, -abs(mean.value - null) / mean.variance**0.5)
+def t_test(mean: Mean) -> Any:
+    """Return the two-sided p of a true mean of 0: below 0.05 if it is outside ``t_interval``."""
+    return 2 * stdtr(mean.freedom, -abs(mean.value) / mean.variance**0.5)
 
 
 def equivalence_test(mean: Mean, margin: float) -> Any:
@@ -153,18 +151,18 @@ def equivalence_test(mean: Mean, margin: float) -> Any:
 
 
 @unknown_is_nan
-def skewed_test(mean: Mean, low: float = -np.inf, high: float = np.inf) -> tuple[Any, Any, Any, Any]:
+def skewed_test(mean: Mean) -> tuple[Any, Any, Any, Any]:
     """Return the mean, an interval and the p of 0 that hold for skewed differences too: the wider and larger of two tests.
 
     The p of a single value is 1.
     """
     error, skewness = mean.variance**0.5, mean.third / mean.variance**1.5
     reach = stdtrit(mean.freedom, LEVEL)
-    ends = np.array([reach, -reach, *(undo_skewness_correction(q, skewness) for q in (reach, -reach))])
+    ends = np.array([reach, -reach, *(_undo_skewness_correction(q, skewness) for q in (reach, -reach))])
     limits = mean.value - error * ends
     p = 2 * stdtr(mean.freedom, -abs(_correct_skewness(mean.value / error, skewness)))
     p = np.fmin(1.0, np.maximum(np.where(mean.value == 0, 1.0, p), t_test(mean)))
-    return mean.value, np.clip(limits.min(axis=0), low, high), np.clip(limits.max(axis=0), low, high), p
+    return mean.value, limits.min(axis=0), limits.max(axis=0), p
 
 
 @unknown_is_nan
@@ -187,7 +185,7 @@ def _correct_skewness(studentized: Any, skewness: Any) -> Any:
     return studentized + skewness * studentized**2 / 3 + skewness**2 * studentized**3 / 27 + skewness / 6
 
 
-def undo_skewness_correction(value: Any, skewness: Any) -> Any:
+def _undo_skewness_correction(value: Any, skewness: Any) -> Any:
     """Return the studentized mean whose transformation is ``value``."""
     is_skewed = abs(skewness) >= 1e-6
     scale = np.where(is_skewed, skewness, 1.0)

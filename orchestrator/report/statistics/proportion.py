@@ -7,14 +7,14 @@ Z = NormalDist().inv_cdf(0.975)
 """Standard errors of a two-sided 95% interval."""
 
 
-def proportion_interval(hits: float, n: float, quantile: float = Z) -> tuple[float, float]:
-    """Return the bounds of a share, in [0, 1]; ``n`` may be an effective number, with Student's t as ``quantile``."""
-    low, high = proportion_bounds(hits, n, quantile)
+def proportion_interval(hits: float, n: float) -> tuple[float, float]:
+    """Return the bounds of a share, in [0, 1]."""
+    low, high = proportion_bounds(hits, n)
     return max(0.0, float(low)), min(1.0, float(high))
 
 
 def proportion_bounds(hits: Any, n: Any, quantile: Any = Z) -> tuple[Any, Any]:
-    """Return the bounds of shares, given as numbers, arrays or polars columns."""
+    """Return the bounds of shares (numbers, arrays, polars columns); ``n`` may be effective, with Student's t as ``quantile``."""
     weight = n + quantile**2
     center = (hits + quantile**2 / 2) / weight
     half = quantile / weight * (hits * (n - hits) / n + quantile**2 / 4) ** 0.5

@@ -195,7 +195,7 @@ def missing_table(run_data: RunData) -> Table:
 
 def _bounds_line(row: Row) -> Line:
     value, *ends = (row[name] for name in ("value", "least", "most", "least_low", "most_high"))
-    texts, share = ["–" if end is None else f"{end:.1f}" for end in ends], 100 * row["missing"] / row["n"]
+    texts, share = [number_cell(end).text for end in ends], 100 * row["missing"] / row["n"]
     return (
         TableCell(f"{row['model']}, {row['condition']}"),
         TableCell(row["scenario"]),
