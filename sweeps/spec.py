@@ -186,6 +186,12 @@ class Sweep(Frozen):
         return tuple(c for condition in self.conditions for c in self.replicates.expand(condition) if c.is_replicate)
 
     @property
+    def reference_conditions(self) -> tuple[str, ...]:
+        """Return the names of its conditions, replicates included, under which nothing can be asked."""
+        played = (*self.conditions, *self.replicated_conditions)
+        return tuple(condition.name for condition in played if condition.mode is Mode.REFERENCE)
+
+    @property
     def draws_suggestions(self) -> bool:
         """Return True if it plays random-proactive, which draws suggestions from every scenario's file."""
         return any(condition.mode is Mode.RANDOM for condition in self.conditions)

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from actors.playing.judge_trial import reads_nothing
+from envs.types import Mode
 from orchestrator.execution.prepare import AttemptState
 from orchestrator.execution.result_sink import RequestGroup
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
@@ -81,9 +82,10 @@ def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:
     One model is scored at a time, which bounds memory.
     """
     judge_verdicts, parts = verdicts(output).filter(pl.col("judge") == judge), []
+    reference = {cell.condition.name for cell in plan.cells if cell.condition.mode is Mode.REFERENCE}
     for (model,), planned in planned_rows(plan).group_by(["model"], maintain_order=True):
         stored = stored_episodes(plan, output, str(model))
-        model_rows = score(stored, planned, judge_verdicts)
+        model_rows = score(stored, planned, judge_verdicts, reference=reference)
         parts.append(add_anytime_intervals(model_rows, stored, plan.precision, plan.seed))
     rows = pl.concat(parts, how="diagonal")  # only some models may have open-ended cells
     return rows.with_columns(pl.col(name).fill_null(0) for name in JUDGE_COUNTS if name in rows.columns).sort("cell")

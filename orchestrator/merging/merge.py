@@ -195,6 +195,6 @@ def _read_source(folder: Path) -> Source:
 def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of results.json, as ``run`` writes them."""
     run, stored = read_run(into), episodes(into)
-    rows = score(stored, planned, run.verdicts.lazy())
+    rows = score(stored, planned, run.verdicts.lazy(), reference=run.sweep.reference_conditions)
     rows = add_anytime_intervals(rows, stored, run.sweep.precision, run.sweep.seed)
     return add_measures(rows, into, run.sweep, stored, run.samples, log.warning)

@@ -77,7 +77,7 @@ class RunData:
     def rows(self) -> pl.DataFrame:
         """Return one row per planned cell (``scores.metrics.score``), with its resources (``scores.cell_resources``)."""
         stored, sweep = self.episodes.lazy(), self.sweep
-        rows = score(stored, self.planned, self.verdicts.lazy(), self.strict, self.reference_conditions)
+        rows = score(stored, self.planned, self.verdicts.lazy(), self.strict, sweep.reference_conditions)
         rows = add_anytime_intervals(rows, stored, sweep.precision, sweep.seed)
         rows = join_package_measures(rows, self.package_measures)
         return move_answers_last(add_resources(rows, self.folder, sweep))
@@ -142,11 +142,6 @@ class RunData:
     def unseen_conditions(self) -> list[str]:
         """Return the names of conditions that hide the sample's own first picture."""
         return [name for name, condition in self.conditions.items() if condition.picture != "own"]
-
-    @property
-    def reference_conditions(self) -> list[str]:
-        """Return the names of conditions under which nothing can be asked."""
-        return [name for name, condition in self.conditions.items() if condition.mode is Mode.REFERENCE]
 
     @property
     def baselines(self) -> frozenset[str]:

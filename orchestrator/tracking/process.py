@@ -98,8 +98,9 @@ class Mirror:
 def score_stored(folder: Path) -> pl.DataFrame:
     """Return a row per planned cell from the episodes stored so far; none if a part cannot be read, which the driver reports."""
     with suppress(OSError, pl.exceptions.PolarsError):
-        judged = verdicts(folder).filter(pl.col("judge") == own_judge_key(stored_sweep(folder)))
-        return score(planned_episodes(folder), pl.DataFrame(planned_cells(folder)), judged)
+        sweep, planned = stored_sweep(folder), pl.DataFrame(planned_cells(folder))
+        judged = verdicts(folder).filter(pl.col("judge") == own_judge_key(sweep))
+        return score(planned_episodes(folder), planned, judged, reference=sweep.reference_conditions)
     return pl.DataFrame()
 
 

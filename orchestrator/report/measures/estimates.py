@@ -65,7 +65,7 @@ class Estimates(NamedTuple):
 @cached_per_run
 def estimate(run_data: RunData) -> Estimates:
     """Estimate every cell and every average of a run."""
-    limits, reference = suggestion_limits(run_data), run_data.reference_conditions
+    limits, reference = suggestion_limits(run_data), run_data.sweep.reference_conditions
     episodes = _scored_episodes(run_data)
     owners, cells = number_groups(episodes, CELL)
     strata, averages = number_groups(cells, GROUP)

@@ -51,7 +51,7 @@ def play_sweep(output: Path, wanted: Sweep, only: int | None = None, backends=No
             asyncio.run(_play(EpisodeRunner(plan, engines, in_flight, _turn_judge(wanted)), pending, store))
         finally:
             store.close()
-        rows = score(stored_episodes(plan, output), planned_rows(plan))
+        rows = score(stored_episodes(plan, output), planned_rows(plan), reference=wanted.reference_conditions)
         write_results(output, add_resources(rows, output, wanted))
     return output
 
