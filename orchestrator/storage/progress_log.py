@@ -5,6 +5,8 @@ Each line is one point. Torn and foreign lines are skipped.
 
 import re
 from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -28,8 +30,8 @@ class Point(BaseModel):
 
     done: Count
     """Finished episodes."""
-    at: Count
-    """Milliseconds since 1970."""
+    at: Annotated[int, Field(strict=True, ge=0, lt=253_402_300_800_000)]
+    """Milliseconds since 1970, before the year 10000."""
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -55,3 +57,16 @@ def stored_points(folder: Path) -> list[Point]:
             with suppress(ValidationError):
                 points.append(Point.model_validate_json(line))
     return points
+
+
+def playing_times(folder: Path) -> tuple[datetime, datetime] | None:
+    """Return when the first attempt began and when the last episode was counted; None if the folder has no points.
+
+    An attempt that counts no episode changes neither.
+    """
+    points = stored_points(folder)
+    if not points:
+        return None
+    counted = [after.at for before, after in pairwise(points) if after.done != before.done]
+    began, ended = (datetime.fromtimestamp(at // 1000, UTC) for at in (points[0].at, [points[0].at, *counted][-1]))
+    return began, ended

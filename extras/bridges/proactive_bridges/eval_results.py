@@ -5,7 +5,6 @@ Format: https://huggingface.co/docs/hub/eval-results
 """
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.paper.published import foreign_scenarios, subset_scenarios
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import software
+from orchestrator.storage.progress_log import playing_times
 from sweeps.model import ModelSpec
 from sweeps.protocol import HEADLINE, ZERO_SHOT, Protocol
 
@@ -64,14 +64,14 @@ def is_on_hub(model: ModelSpec) -> bool:
 
 
 def _entries(run_data: RunData, model: ModelSpec, row: dict[str, Any]) -> list[EvalResultEntry]:
-    played = max(path.stat().st_mtime for path in (run_data.folder / "episodes").glob("*.parquet"))
+    times = playing_times(run_data.folder)
     decoding = run_data.sweep.sampling_for(Protocol.MCQA).description
     origin = f"{HEADLINE}; revision {model.revision}; {decoding}; proactive-sweep {software.version()}"
     tasks = {TASK: ("acc", "accuracy in percent"), ASKING: ("ps", "suggestions an episode")}
     return [
         EvalResultEntry(
             dataset_id=DATASET, task_id=task, value=round(row[name], 2),
-            date=datetime.fromtimestamp(played, UTC).date().isoformat(),
+            date=times[1].date().isoformat() if times else None,
             notes=f"{meaning}, 95% interval {row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f}; {origin}",
         )
         for task, (name, meaning) in tasks.items()

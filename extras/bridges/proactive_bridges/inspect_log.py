@@ -26,6 +26,7 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import BITS
 from orchestrator.report.tables.parts import Row
 from orchestrator.storage import software
+from orchestrator.storage.progress_log import playing_times
 from orchestrator.storage.status import read_status
 from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec, Protocol
@@ -43,6 +44,8 @@ MEASURES = {
     Protocol.TOOLS: ("acc", "ps"),
 }
 """Result columns that become scores; percentages become shares from 0 to 1."""
+UNKNOWN = datetime.fromtimestamp(0, UTC)
+"""The time of a run that has not stored when it was played: a log needs one."""
 Json = dict[str, Any]
 
 
@@ -53,24 +56,22 @@ def token_usage(prompt: int, reply: int) -> dict[str, int]:
 
 def write(run_data: RunData, folder: Path) -> None:
     """Write ``TIME_proactivebench-CONDITION_ID.eval`` for every model, condition and protocol with a stored episode."""
-    written_at = max(path.stat().st_mtime for path in (run_data.folder / "episodes").glob("*.parquet"))
+    times = playing_times(run_data.folder) or (UNKNOWN, UNKNOWN)
     models = {model.name: model for model in run_data.sweep.models}
     groups = run_data.episodes.select("model", "condition", "protocol").unique().sort("model", "condition", "protocol")
     for model, condition, protocol in groups.iter_rows():
         if model in models:
-            _Log(run_data, models[model], condition, Protocol(protocol), int(written_at)).write(folder)
+            _Log(run_data, models[model], condition, Protocol(protocol), times).write(folder)
 
 
 class _Log:
     """The log of one model, condition and protocol."""
 
     def __init__(
-        self, run_data: RunData, model: ModelSpec, condition: str, protocol: Protocol, written_at: int
+        self, run_data: RunData, model: ModelSpec, condition: str, protocol: Protocol, times: tuple[datetime, datetime]
     ) -> None:
         self.run_data, self.model, self.protocol = run_data, model, protocol
-        self.time = datetime.fromtimestamp(written_at, UTC).isoformat()
-        planned_at = min(written_at, int((run_data.folder / "plan.json").stat().st_mtime))
-        self.started = datetime.fromtimestamp(planned_at, UTC).isoformat()
+        self.started, self.time = (moment.isoformat() for moment in times)
         self.condition = run_data.conditions.get(condition, Condition(name=condition))
         columns = {"model": model.name, "condition": condition, "protocol": protocol.value}
         self.episodes = run_data.episodes.filter(**columns).sort("key")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from orchestrator.export import export
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import turns
+from orchestrator.storage.progress_log import Point, append_point
 from tests.orchestrator.report.runs import play_export_run, replace_part
 
 HOSTILE = '</script><img src="http://x/y.png" onerror=alert(1)>\x1b[2J\u202eattachment://0123 {"role": "user"}\x00'
@@ -177,3 +179,16 @@ def test_without_the_data_folder_a_log_has_replies_and_no_question(run, tmp_path
 
     assert samples and all(sample["input"].endswith(f" sample {sample['metadata']['sample_id']}") for sample in samples)
     assert all("choices" not in sample and sample["target"] == "" for sample in samples)
+
+
+@pytest.mark.parametrize(("points", "times"), [([5, 86_405], ("1970-01-01", "1970-01-02")), ([], ("1970-01-01",) * 2)])
+def test_a_copied_folder_has_the_times_at_which_it_was_played(run, tmp_path, points, times):
+    copy = shutil.copytree(run, tmp_path / "copy", copy_function=shutil.copy)
+    for done, second in enumerate(points):
+        append_point(copy, Point(done=done, at=1000 * second))
+    for name in export(copy, "inspect", tmp_path / "logs"):
+        with ZipFile(tmp_path / "logs" / name) as log:
+            header = json.loads(log.read("header.json"))
+
+        assert name.startswith(times[1]) and header["eval"]["created"].startswith(times[1])
+        assert header["stats"]["started_at"].startswith(times[0])

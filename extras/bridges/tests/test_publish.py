@@ -14,6 +14,7 @@ from orchestrator.cli.lazy import Commands
 from orchestrator.export import export
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import average_over_scenarios
+from orchestrator.storage.progress_log import Point, append_point
 from proactive_bridges.command import publish as command
 from proactive_bridges.eval_results import RESULTS
 from proactive_bridges.publish import PublishError, prepare_upload, publish
@@ -119,6 +120,7 @@ def test_results_of_models_are_pull_requests_after_a_question(hub, tmp_path):
 
     model = registry()["qwen2.5-vl-3b"].source
     run = write_published_run(tmp_path / "run", ["qwen2.5-vl-3b", "gpt-4.1"], ["zero-shot", "hint"])
+    append_point(run, Point(done=7557, at=1_700_000_000_000))
     export(run, "eval-results", tmp_path / "results")
     benchmark = yaml.safe_load((tmp_path / "results/eval.yaml").read_text())
     assert cli(tmp_path / "results", "--yes").exit_code == 2, "the Hub does not have the model"
@@ -132,6 +134,7 @@ def test_results_of_models_are_pull_requests_after_a_question(hub, tmp_path):
     entries = parse_eval_result_entries(yaml.safe_load(hub.files[model][RESULTS]))
     assert [entry.task_id for entry in entries] == [task["id"] for task in benchmark["tasks"]]
     assert {entry.dataset_id for entry in entries} == {"tdemin16/ProactiveBench"}
+    assert {str(entry.date) for entry in entries} == {"2023-11-14"}, "the day on which it was played"
     assert all(HEADLINE in entry.notes and "interval" in entry.notes for entry in entries)
     (row,) = average_over_scenarios(read_run(run).rows).filter(model="qwen2.5-vl-3b", condition="zero-shot").to_dicts()
     assert [entry.value for entry in entries] == [round(row["acc"], 2), round(row["ps"], 2)]
