@@ -55,7 +55,7 @@ demo-real: $(VENV)/.demo
 	$(BIN)/proactive-sweep models fetch smollm2-135m embedded-135m
 	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 105 --keep
 	for sweep in demo-real demo-real-oeg demo-real-tools; do $(BIN)/proactive-sweep run sweeps/$$sweep.toml || exit 1; done
-	@echo 'next: . $(BIN)/activate && proactive-sweep report outputs/demo-real outputs/demo-real-oeg outputs/demo-real-tools'
+	@echo 'next: . $(BIN)/activate && for run in demo-real demo-real-oeg demo-real-tools; do proactive-sweep report outputs/$$run; done'
 
 # table 3 in small: the embedded model before and after learning from two scenarios, with two rewards
 demo-learning: $(VENV)/.model

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from envs.errors import UserError
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import (
     print_answers,
     print_json,
-    print_lines,
     print_result,
     print_sources,
     print_tables,
@@ -20,8 +20,7 @@ from orchestrator.cli.printing import (
 )
 from orchestrator.monitoring.console import show
 from orchestrator.report.comparisons import run_comparison
-from orchestrator.report.comparisons.joined_run import join_runs
-from orchestrator.report.html import write_page, write_runs_page
+from orchestrator.report.html import write_page
 from orchestrator.report.measures import first_turn_filter as first_turn
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.read_run import read_run, read_runs
@@ -30,10 +29,9 @@ from orchestrator.report.scores.answer import answer_sentences
 from orchestrator.report.tables import all_tables, paper_comparison
 from orchestrator.report.tables.formats import rich_table
 from orchestrator.report.tables.model_input import add_notes, input_notes
-from orchestrator.report.tables.table import Table
 from orchestrator.storage.disk import disk_errors
 
-PageFile = Annotated[Path | None, typer.Option(metavar="FILE", help="The page on several runs, or the filter's ids.")]
+IdsFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Where --filter writes the ids that it keeps.")]
 A_SHARE = "Only show which samples the paper's filter keeps, without those that PERCENT of the models get at once."
 Filter = Annotated[int | None, typer.Option("--filter", min=1, max=100, metavar="PERCENT", help=A_SHARE)]
 
@@ -47,25 +45,25 @@ def report(
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
     cluster: Cluster = "",
-    output: PageFile = None,
+    output: IdsFile = None,
     filter_: Filter = None,
     as_json: AsJson = False,
 ) -> None:
     """Print whether each model asks and the paper's tables; write tables/ and report.html into the run folder.
 
-    For several runs, print the differences from the first, and write one page with all ranks and differences. --json writes
-    nothing.
+    --json writes nothing.
     """
+    folder, *others = folders
+    if others:
+        typed = shlex.join(map(str, folders))
+        raise UserError(
+            f"report shows one run; type `compare {typed}` for differences on the same samples, or"
+            f" `merge {typed} --output DIR` for one run whose report ranks all models"
+        )
     if filter_ is not None:
-        _show_filter(folders[0], filter_, output, as_json)
+        _show_filter(folder, filter_, output, as_json)
         return
-    runs = read_runs(folders, data, judge, strict_paper, _clusters(cluster))
-    if len(runs) > 1 and as_json:
-        _compare_runs(runs, as_json)
-    elif len(runs) > 1:
-        _report_runs(runs, None if brief else output or Path("runs.html"))
-    else:
-        _report_run(runs[0], not brief, figures, as_json)
+    _report_run(read_run(folder, data, judge, strict_paper, _clusters(cluster)), not brief, figures, as_json)
 
 
 @reads_folders
@@ -120,23 +118,10 @@ def _write_run(run_data: RunData, figures: bool) -> None:
     print(f"{len(drawn)} files in {folder}/figures" if figures else "report --figures draws every figure")
 
 
-def _report_runs(runs: Sequence[RunData], output: Path | None) -> None:
-    """Print the differences from the first run, and write one page on all of them unless ``output`` is None."""
-    joined, tables = join_runs(runs)
-    try:
-        tables += _compare_runs(runs, as_json=False)
-    except run_comparison.NothingInCommon as reason:
-        print_lines([reason])
-    if output is not None:
-        with disk_errors(output):
-            page = write_runs_page(output, tables, joined.notes)
-        print_lines([f"open {page} in a browser"])
-
-
-def _compare_runs(runs: Sequence[RunData], as_json: bool) -> list[Table]:
-    """Print the differences of all other runs from the first, on the same samples, and return their tables."""
+def _compare_runs(runs: Sequence[RunData], as_json: bool) -> None:
+    """Print the differences of all other runs from the first, on the same samples."""
     differences = run_comparison.compare_runs(runs)
-    tables = list(run_comparison.comparison_tables(differences))
+    tables = run_comparison.comparison_tables(differences)
     document = {
         "cells": differences.cells.to_dicts(),
         "averages": differences.averages.to_dicts(),
@@ -145,7 +130,6 @@ def _compare_runs(runs: Sequence[RunData], as_json: bool) -> list[Table]:
     print_result(
         as_json, document, *map(rich_table, tables), run_comparison.LEGEND, *differences.notes, min_width=WIDTH
     )
-    return tables
 
 
 def _compare_with_paper(run_data: RunData, as_json: bool) -> None:

@@ -24,9 +24,6 @@ from sweeps.conditions import find_rules
 from sweeps.load import SweepError, limited_products
 from sweeps.spec import Sweep
 
-NO_DATA = "the data folder is not available"
-"""Beginning of the note on a run whose data folder cannot be read."""
-
 
 def read_run(
     folder: Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = AUTOMATIC
@@ -111,7 +108,7 @@ def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Sam
     try:
         plan = plan_from_folder(folder, sweep)
     except (BadData, PackageError, SweepError, RunFolderError, OSError) as problem:
-        return {}, [f"{NO_DATA} ({problem}), so wrong guesses are not told from early ones"]
+        return {}, [f"the data folder is not available ({problem}), so wrong guesses are not told from early ones"]
     played = dict(stored.group_by("scenario").agg("key").rows())
     usable = {name: samples for name, samples in plan.samples_by_id.items() if _is_played(plan, name, played.get(name))}
     notes = [

@@ -21,7 +21,7 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.exact_tests import ALPHA
 from orchestrator.report.statistics.proportion import Z
 from orchestrator.report.tables.evidence import change_table
-from orchestrator.report.tables.model_input import joint_input_notes
+from orchestrator.report.tables.model_input import input_notes
 from orchestrator.report.tables.table import Table
 from orchestrator.storage import run_folder
 
@@ -31,10 +31,6 @@ LEGEND = (
     "* p below 0.05 after Holm's correction: averages of accuracy as one family, scenarios and suggestions as another; = the "
     "difference is within the margin of [evidence], by default 2 points"
 )
-
-
-class NothingInCommon(RunFolderError):
-    """No model and condition of the runs have a sample in common."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
             notes.append(f"intervals of {name}: {describe_clusters(run)}")
     paired_episodes = pl.concat(pairs)
     if paired_episodes.is_empty():
-        raise NothingInCommon(
+        raise RunFolderError(
             f"{', '.join(named)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
     group = ["run", *CELL]
@@ -84,7 +80,8 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     tested = set(averages["model"]) - baselines or set(averages["model"])
     cells, averages = correct_together([cells, averages], tested)
     averages = averages.drop("endpoint").with_columns(least=_least_difference(averages))
-    return RunComparison(tuple(named), cells, averages, tuple(notes), tuple(joint_input_notes(named)))
+    inputs = (f"{name}: {note}" for name, run in named.items() for note in input_notes(run.sweep, run.folder))
+    return RunComparison(tuple(named), cells, averages, tuple(notes), tuple(inputs))
 
 
 def _least_difference(averages: pl.DataFrame) -> pl.Expr:

@@ -1,10 +1,10 @@
-"""Writes ``report.html``, and one page on several runs: files that open from disk, send no request, and escape all text.
+"""Writes ``report.html``, a file that opens from disk, sends no request, and escapes all text.
 
 The same folder, data and seed give the same bytes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,10 @@ class ReportPage:
     title: str
     tables: Sequence[Table]
     problems: Sequence[str]
-    answers: Sequence[str] = ()
-    """Whether each model asks, in a sentence; empty on a page on several runs."""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    figures: Sequence[tuple[str, str, FigureImage]] = ()
+    answers: Sequence[str]
+    """Whether each model asks, in a sentence."""
+    facts: Mapping[str, str]
+    figures: Sequence[tuple[str, str, FigureImage]]
     """Name, caption and image of each figure."""
 
 
@@ -56,11 +56,6 @@ def build_page(run_data: RunData, figures: Sequence[str] = SHOWN) -> ReportPage:
         facts=list_facts(run_data),
         figures=[(name, CAPTIONS.get(name, name), image) for name, image in figure_images(run_data, figures).items()],
     )
-
-
-def write_runs_page(target: Path, tables: Sequence[Table], notes: Sequence[str]) -> Path:
-    """Write one page on several runs and return its path."""
-    return _write(target, ReportPage("Runs side by side", tables, [visible(note, 600) for note in notes]))
 
 
 def _write(target: Path, page: ReportPage) -> Path:

@@ -1,6 +1,6 @@
 """The certificates of a run: sentences below its tables, and a table of their own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,11 +21,6 @@ def input_notes(sweep: Sweep, folder: Path) -> list[str]:
     """Return sentences on what extends the paper's protocol, and on models whose input is not certified to be the package's."""
     extensions = f"Extensions of the paper's protocol: {list_first(sweep.extensions)}."
     return [*([extensions] if sweep.extensions else []), *footnotes(sweep.models, read_certificates(folder))]
-
-
-def joint_input_notes(runs: Mapping[str, RunData]) -> list[str]:
-    """Return the sentences of several runs, each with the run's name."""
-    return [f"{name}: {note}" for name, run in runs.items() for note in input_notes(run.sweep, run.folder)]
 
 
 def add_notes(table: Table, notes: Sequence[str]) -> Table:
