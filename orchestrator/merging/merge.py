@@ -24,6 +24,7 @@ from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage import checksums, loaded_weights, lock, run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore, episodes
+from orchestrator.storage.progress_log import Point, append_point, playing_times
 from sweeps.spec import Sweep
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,9 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
         )
         checksums.write(into / RECORD, run_folder.to_json(asdict(summary)))
         write_results(into, _result_rows(into, planned))
+        times = [time for folder in folders for time in playing_times(folder) or ()]
+        for done, time in ((0, min(times)), (stored, max(times))) if times else ():
+            append_point(into, Point(done=done, at=int(1000 * time.timestamp())))
     return summary
 
 
@@ -144,20 +148,23 @@ def _merge_weights(sweep: Sweep, folders: Sequence[Path]) -> dict[str, loaded_we
 
 
 def _merge_sweeps(folders: Sequence[Path]) -> Sweep:
-    """Return the merged sweep; raises RunFolderError if the sweeps differ in more than their models, or their conditions."""
-    first, *others = map(run_folder.stored_sweep, folders)
-    merged = first
-    for sweep, folder in zip(others, folders[1:], strict=True):
-        settings, other_settings = run_folder.settings(first), run_folder.settings(sweep)
-        changed = run_folder.differences(settings, other_settings, between=", there it is ")
+    """Return the merged sweep, whose name joins theirs by ``+``.
+
+    Raises RunFolderError if the sweeps differ in more than their names and either their models or their conditions.
+    """
+    sweeps = [*map(run_folder.stored_sweep, folders)]
+    settings = [{**run_folder.settings(sweep), "name": ""} for sweep in sweeps]
+    for folder, other in zip(folders[1:], settings[1:], strict=True):
+        changed = run_folder.differences(settings[0], other, between=", there it is ")
         blocking = [line for line in changed if not line.startswith(("models was", "conditions was"))]
         if blocking or len(changed) > 1:
             detail = "; ".join((blocking or changed)[: run_folder.MAX_DIFFERENCES])
             raise RunFolderError(f"{folders[0]} and {folder} have different configurations: {detail}")
-        models = {model.name: model for model in (*merged.models, *sweep.models)}
-        conditions = {condition.name: condition for condition in (*merged.conditions, *sweep.conditions)}
-        merged = merged.model_copy(update={"models": tuple(models.values()), "conditions": tuple(conditions.values())})
-    return merged
+    models = {model.name: model for sweep in sweeps for model in sweep.models}
+    conditions = {condition.name: condition for sweep in sweeps for condition in sweep.conditions}
+    names = dict.fromkeys(sweep.name for sweep in sweeps)
+    update = {"models": tuple(models.values()), "conditions": tuple(conditions.values()), "name": "+".join(names)}
+    return sweeps[0].model_copy(update=update)
 
 
 def _merge_plans(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:

@@ -15,7 +15,8 @@ from orchestrator.cli.main import app
 from orchestrator.merging.merge import merge
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import episodes, turns
-from orchestrator.storage.run_folder import planned_keys
+from orchestrator.storage.progress_log import playing_times
+from orchestrator.storage.run_folder import planned_keys, stored_sweep
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import verdicts
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
@@ -150,3 +151,23 @@ def test_merged_answers_keep_their_verdicts(demo_data, tmp_path):
     replace_part(changed.with_columns(pl.lit(True).alias("category"), pl.lit(False).alias("suggestion")), part)
     with pytest.raises(RunFolderError, match=r"24 verdicts .*--prefer"):
         merge([first, second], tmp_path / "other")
+
+
+@pytest.mark.slow
+def test_runs_of_one_model_each_merge_into_one_run_with_one_table(cli, demo_data, tmp_path):
+    options = ("--limit", 2, "--data", demo_data, "--scenarios", "ROD,QD", "--tracking-uri", "none")
+    folders = [tmp_path / name for name in ("uniform", "guess")]
+    for folder in folders:
+        done = cli.call("run", "--model", folder.name, *options, "--output", folder)
+        assert done.returncode == 0, done.stderr
+    into = tmp_path / "both"
+    merged = cli.call("merge", *folders, "--output", into)
+    assert merged.returncode == 0 and "0 planned episodes pending" in merged.stdout, merged.stderr
+
+    first, second = (playing_times(folder) for folder in folders)
+    assert playing_times(into) == (first[0], second[1]), "it was played when its parts were"
+    assert stored_sweep(into).name == "uniform+guess"
+    reported = cli.call("report", into)
+    ranks = (into / "tables/ranking.md").read_text()
+    assert reported.returncode == 0 and "uniform" in ranks and "guess" in ranks
+    assert [row["model"] for row in json.loads((into / "results.json").read_text())] == ["guess"] * 4 + ["uniform"] * 4
