@@ -6,7 +6,7 @@ Counts are summed as integers and divided once, so equal episodes give equal byt
 
 import json
 import tomllib
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -53,7 +53,7 @@ ANSWER_COLUMNS = tuple(f"{name}{end}" for name in (*ANSWERS, *IF_ASKED) for end 
 
 def score(
     episodes: pl.LazyFrame, planned: pl.DataFrame, verdicts: pl.LazyFrame | None = None, strict: bool = False,
-    reference: Sequence[str] = REFERENCE,
+    reference: Collection[str] = REFERENCE,
 ) -> pl.DataFrame:  # fmt: skip
     """Return one row per planned cell, sorted by cell (protocol.md, 'Measures').
 
