@@ -12,42 +12,20 @@ from sweeps.sampling import Sampling
 
 TEMPERATURE, TOP_P, TOP_K, PENALTY = 1.0, 1.0, 50, 1.0
 """Defaults of transformers' ``generate`` (``GenerationConfig``)."""
-UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    "begin_suppress_tokens": (),
-    "constraints": (),
-    "diversity_penalty": (),
-    "dola_layers": (),
-    "encoder_no_repeat_ngram_size": (),
-    "encoder_repetition_penalty": (1,),
-    "exponential_decay_length_penalty": (),
-    "force_words_ids": (),
-    "forced_bos_token_id": (),
-    "forced_eos_token_id": (),
-    "guidance_scale": (1,),
-    "max_time": (),
-    "min_length": (),
-    "min_new_tokens": (),
-    "no_repeat_ngram_size": (),
-    "num_beam_groups": (1,),
-    "num_beams": (1,),
-    "num_return_sequences": (1,),
-    "penalty_alpha": (),
-    "sequence_bias": (),
-    "stop_strings": (),
-    "token_healing": (),
-    "watermarking_config": (),
-}
-"""Fields of a generation configuration that change greedy replies and that no engine follows -> values without effect.
-
-Zero and empty values never have an effect."""
-UNSUPPORTED_SAMPLING: dict[str, tuple[Any, ...]] = {
-    "epsilon_cutoff": (),
-    "eta_cutoff": (),
-    "min_p": (),
-    "top_h": (),
-    "typical_p": (1,),
-}
+UNSUPPORTED = frozenset({
+    "begin_suppress_tokens", "constraints", "diversity_penalty", "dola_layers", "encoder_no_repeat_ngram_size",
+    "encoder_repetition_penalty", "exponential_decay_length_penalty", "force_words_ids", "forced_bos_token_id",
+    "forced_eos_token_id", "guidance_scale", "max_time", "min_length", "min_new_tokens", "no_repeat_ngram_size",
+    "num_beam_groups", "num_beams", "num_return_sequences", "penalty_alpha", "sequence_bias", "stop_strings",
+    "token_healing", "watermarking_config",
+})  # fmt: skip
+"""Fields of a generation configuration that change greedy replies, unless they are zero or empty, and that no engine follows."""
+UNSUPPORTED_SAMPLING = frozenset({"epsilon_cutoff", "eta_cutoff", "min_p", "top_h", "typical_p"})
 """The same for fields that change only sampled replies."""
+NO_EFFECT_AT_ONE = frozenset({
+    "encoder_repetition_penalty", "guidance_scale", "num_beam_groups", "num_beams", "num_return_sequences", "typical_p",
+})  # fmt: skip
+"""Fields of both that have no effect at 1, too."""
 REFUSED: dict[str, Callable[[Any], bool]] = {
     "cache_implementation": lambda value: value == "quantized",
     "repetition_penalty": lambda value: value <= 0,
@@ -113,12 +91,12 @@ def decoding(
 
 def unfollowed_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]:
     """Return the checkpoint's fields, with their values, that would change replies and cannot be followed."""
-    fields = UNSUPPORTED | (UNSUPPORTED_SAMPLING if sampled else {})
-    neutral: tuple[Any, ...] = (None, 0, [], {}, "")
+    fields = UNSUPPORTED | (UNSUPPORTED_SAMPLING if sampled else frozenset())
+    stated = {name: checkpoint[name] for name in sorted(fields & checkpoint.keys())}
     unfollowed = [
-        f"{name} = {checkpoint[name]!r}"
-        for name, values in fields.items()
-        if checkpoint.get(name) not in (*neutral, *values)
+        f"{name} = {value!r}"
+        for name, value in stated.items()
+        if value not in (None, 0, [], {}, "") and not (value == 1 and name in NO_EFFECT_AT_ONE)
     ]
     if any(len(word) > 1 for word in checkpoint.get("bad_words_ids") or ()):
         unfollowed.append("bad_words_ids of several tokens")

@@ -6,7 +6,7 @@ A refused request ends its episode, a temporary error is retried, and an error t
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from math import inf
@@ -18,23 +18,14 @@ from typing import Any
 from openai import AsyncOpenAI
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
-from actors.engine.backend import (
-    Backend,
-    BackendDied,
-    ModelInput,
-    ModelStopped,
-    Refused,
-    Reply,
-    Request,
-    Unprocessable,
-)
+from actors.engine.backend import Backend, BackendDied, ModelInput, ModelStopped, Refused, Reply, Request, Unprocessable
 from actors.engine.budget import Bill, Ledger, Wallet
 from actors.engine.chat_format import data_url
 from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import expected_in_flight
 from actors.engine.openai import request_body
 from actors.engine.openai.dialect import Dialect, open_client, read_key
-from actors.engine.openai.rate_limit import Pace, RetryableError
+from actors.engine.openai.rate_limit import Pace, RetryableError, Throttled
 from actors.engine.openai.refusal import FieldRefused
 from actors.engine.openai.reply import Answer, Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
 from actors.text.redaction import redact_key
@@ -97,8 +88,20 @@ class OpenAIBackend(Backend):
         """The error that every further request raises; None while the model accepts requests."""
 
     async def reply(self, request: Request) -> Reply:
-        """Answer the request; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
-        return await self._pay_and_send(request, await self._load_body(request))
+        """Answer the request; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent.
+
+        It is sent until there is an answer or a final error; the reply's seconds are those of the last attempt.
+        """
+        body, longest = await self._load_body(request), self.model.reply_limit(request.sampling)
+        async with self.wallet.open(self._cost(Tokens(reply=longest))) as bill:
+            sending, chance = Sending(request, body, bill), Random(request.seed)
+            retrying = AsyncRetrying(
+                retry=retry_if_exception_type(RetryableError),
+                wait=lambda state: self._plan_retry(sending, state),
+                reraise=True,
+            )
+            reply: Reply = await retrying(self._send, sending, chance)
+            return reply
 
     async def model_input(self, request: Request) -> ModelInput:
         body = await self._load_body(request)
@@ -128,31 +131,16 @@ class OpenAIBackend(Backend):
         await self.client.close()
 
     # -- retries ------------------------------------------------------------------------------------------------------
-    async def _pay_and_send(self, request: Request, body: dict[str, Any]) -> Reply:
-        """Retry until there is an answer or a final error; the reply's seconds are those of the last attempt."""
-        longest = self.model.reply_limit(request.sampling)
-        async with self.wallet.open(self._cost(Tokens(reply=longest))) as bill:
-            sending, chance = Sending(request, body, bill), Random(request.seed)
-            retrying = AsyncRetrying(
-                retry=retry_if_exception_type(RetryableError),
-                wait=_wait,
-                before_sleep=lambda state: self._check_limits(sending, _error_of(state), state.upcoming_sleep),
-                reraise=True,
-            )
-            reply: Reply = await retrying(self._send, sending, chance)
-            return reply
-
     async def _send(self, sending: Sending, chance: Random) -> Reply:
         async with self.pace.slot(chance) as reductions:
             if self.stopped is not None:
                 raise self.stopped
             try:
                 return await self._exchange(sending)
-            except RetryableError as error:
-                if error.throttled:
-                    longest = min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2.0 ** min(self.pace.reductions, 16))
-                    self.pace.slow_down(reductions, chance.uniform(0, longest) if error.rest is None else error.rest)
-                    error.rest = 0.0  # the pace delays every caller, this one included
+            except Throttled as error:
+                longest = min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2.0 ** min(self.pace.reductions, 16))
+                self.pace.slow_down(reductions, chance.uniform(0, longest) if error.rest is None else error.rest)
+                error.rest = 0.0  # the pace delays every caller, this one included
                 raise
             except ModelStopped as reason:
                 self.stopped = reason
@@ -170,7 +158,8 @@ class OpenAIBackend(Backend):
             self._note_answer()
         except UnreadableAnswer as problem:
             self._note_answer()
-            raise RetryableError(self.dialect.clean(str(problem)), unreadable=True) from None
+            problem.reason = self.dialect.clean(problem.reason)
+            raise
         except Exception as problem:  # the SDK may raise anything on an untrusted response
             estimate = partial(request_body.estimate_tokens, sending.request, self.pictures.renderer.size)
             too_long = await self.dialect.is_too_long(problem, estimate)
@@ -194,17 +183,23 @@ class OpenAIBackend(Backend):
             bill.cut_off += 1
             raise
 
-    def _check_limits(self, sending: Sending, error: RetryableError, pause: float) -> None:
-        """Raise if a retry is useless: the service answers no request at all, or fails only on this one."""
+    def _plan_retry(self, sending: Sending, state: RetryCallState) -> float:
+        """Return the seconds to wait: as the service asks, else full jitter below a bound that doubles up to a minute.
+
+        Raises an error if a retry is useless: the service answers no request at all, or fails only on this one.
+        """
+        error = state.outcome.exception() if state.outcome else None
+        assert isinstance(error, RetryableError)
+        pause = wait_random_exponential(MIN_BACKOFF_S, MAX_BACKOFF_S)(state) if error.rest is None else error.rest
         if isinstance(error, FieldRefused):
-            return
+            return pause
         self.failed_at, self.last_failure = monotonic(), error.reason
         is_planned = self.next_try_at > self.failed_at
         self.next_try_at = min(self.failed_at + pause, self.next_try_at if is_planned else inf)
         name, patience = self.model.name, self.endpoint.patience
         sending.first_failed_at = sending.first_failed_at or monotonic()
-        sending.failures += not error.throttled
-        sending.unreadable += error.unreadable
+        sending.failures += not isinstance(error, Throttled)
+        sending.unreadable += isinstance(error, UnreadableAnswer)
         if sending.unreadable >= UNREADABLE_TRIES:
             times = sending.unreadable
             raise Unprocessable(f"{name} gave {times} answers that cannot be read; last error: {error.reason}")
@@ -215,6 +210,7 @@ class OpenAIBackend(Backend):
             self.dialect.say(f"{cause}: {error.reason}", "replica")
             if sending.failures >= TRIES:
                 raise Unprocessable(f"{name}: {cause}; it failed {TRIES} times, last error: {error.reason}")
+        return pause
 
     # -- answers ------------------------------------------------------------------------------------------------------
     def _to_reply(self, answer: Answer, usage: Reply, thought_tokens: int) -> Reply:
@@ -236,8 +232,7 @@ class OpenAIBackend(Backend):
                 f"{self.model.name}: {MOST_SILENT} replies in a row have all their text in {place}; {REMEDY}"
             )
         text, thought = redact_key(text, self.key), redact_key(thought, self.key)
-        fields = {**asdict(usage), "text": text, "thought": thought, "note": self.dialect.describe(answer)}
-        return Reply(**fields)
+        return replace(usage, text=text, thought=thought, note=self.dialect.describe(answer))
 
     def _charge(self, tokens: Tokens, bill: Bill) -> float:
         """Put an answer on the bill, readable or not, and return its cost; with invalid counts, the most that it may cost."""
@@ -252,15 +247,3 @@ class OpenAIBackend(Backend):
     def _cost(self, tokens: Tokens) -> float:
         prompt_price, reply_price = self.model.prices
         return (tokens.prompt * prompt_price + tokens.reply * reply_price) / MILLION
-
-
-def _error_of(state: RetryCallState) -> RetryableError:
-    error = state.outcome.exception() if state.outcome else None
-    assert isinstance(error, RetryableError)
-    return error
-
-
-def _wait(state: RetryCallState) -> float:
-    """Return the seconds that the service asks to wait, else full jitter below a bound that doubles up to a minute."""
-    rest = _error_of(state).rest
-    return wait_random_exponential(MIN_BACKOFF_S, MAX_BACKOFF_S)(state) if rest is None else rest

@@ -15,13 +15,11 @@ from actors.engine.openai.rate_limit import RetryableError
 from actors.engine.openai.refusal import FieldRefused, judge_refusal, read_words, status_in
 from actors.engine.openai.reply import Answer, ErrorInAnswer, parse_object
 from actors.engine.openai.request_body import OTHER_NAMES
-from actors.text.printable import one_line
+from actors.text.printable import LONGEST_ERROR, one_line
 from actors.text.proxies import describe_proxy
 from actors.text.redaction import redact_address, redact_key
 from sweeps.spec import ModelSpec
 
-REASON_LENGTH = 300
-"""Maximum characters of a service's words in a reason."""
 MAX_REST_S = 600.0
 """Most seconds that a service's wish to wait is followed."""
 MAX_RESPONSE_BYTES = 16 * 2**20
@@ -93,16 +91,16 @@ class Dialect:
             shown, rest = status, self.client._parse_retry_after_header(error.response.headers)
         else:
             return RetryableError(self.clean(f"{type(error).__name__}: {error.__cause__ or error}", where))
-        kind, hint, throttled = judge_refusal(status, words, sent, too_long)
+        kind, hint = judge_refusal(status, words, sent, too_long)
         if kind is FieldRefused:
             self.leave_out(hint)
             return FieldRefused(hint, 0.0)
         if status == 401:
             hint = f"the service refuses the key in {self.model.endpoint.key_env}"
-        reason = self.clean(f"{self.model.name}: HTTP {shown}: {words.text}", where if status in (404, 405) else hint)
-        if kind is not RetryableError:
-            return kind(reason)
-        return RetryableError(reason, rest if rest and 0 < rest <= MAX_REST_S else None, throttled)
+        reason = self.clean(f"{self.model.name}: HTTP {shown}: {words}", where if status in (404, 405) else hint)
+        if issubclass(kind, RetryableError):
+            return kind(reason, rest if rest and 0 < rest <= MAX_REST_S else None)
+        return kind(reason)
 
     def leave_out(self, name: str) -> None:
         """Leave a refused field out of every further request, or give it its other name, and say so once."""
@@ -139,7 +137,7 @@ class Dialect:
 
     def clean(self, text: str, hint: str = "") -> str:
         """Return one line without control characters and key; it is cut last, because half a key is not recognized."""
-        words = one_line(redact_key(text, self.key))[:REASON_LENGTH]
+        words = one_line(redact_key(text, self.key))[:LONGEST_ERROR]
         return f"{words}; {one_line(redact_key(hint, self.key))}" if hint else words
 
     def say(self, sentence: str, topic: str) -> None:

@@ -18,10 +18,10 @@ class RetryableError(Exception):
     reason: str
     rest: float | None = None
     """Seconds to wait; None waits longer after each failure."""
-    throttled: bool = False
-    """True if the service refused because it gets too many requests."""
-    unreadable: bool = False
-    """True if the service answered, but the answer violates the protocol."""
+
+
+class Throttled(RetryableError):
+    """A refusal because the service gets too many requests."""
 
 
 class Pace:

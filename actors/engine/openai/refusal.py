@@ -7,10 +7,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from html import unescape
-from typing import Any, NamedTuple
+from typing import Any
 
 from actors.engine.backend import ModelStopped, Overflow, Refused, Unprocessable
-from actors.engine.openai.rate_limit import RetryableError
+from actors.engine.openai.rate_limit import RetryableError, Throttled
 
 FIRST_KEYS = ("message", "msg", "detail", "error", "raw", "reason", "description", "title", "loc")
 """Keys of an error body whose texts are shown first."""
@@ -47,7 +47,7 @@ UNSUPPORTED = re.compile(
     r"support|unknown|unrecogni[sz]ed|unexpected|extra|permitted|allowed|invalid|accept|forbidden|instead|implemented|available",
     re.I,
 )
-MISCONFIGURED = frozenset(("unsupported_parameter", "unsupported_value", "unknown_parameter", "model_not_found"))
+MISCONFIGURED = re.compile(r"\b(?:unsupported_parameter|unsupported_value|unknown_parameter|model_not_found)\b", re.I)
 """Error codes, sent with HTTP 400, that every request would get."""
 DROPPED = ("max_completion_tokens", "max_tokens", "seed", "tool_choice", "top_k", "min_p", "top_p")
 """Fields that a request can do without: the limit has two names, and the others choose nothing where they are neutral."""
@@ -59,37 +59,22 @@ class FieldRefused(RetryableError):
     """A refusal of one field, whose name is ``reason``; the request is sent again without it."""
 
 
-class Words(NamedTuple):
-    """A service's own words about an error."""
-
-    codes: frozenset[str]
-    """Its error codes and types, in small letters."""
-    text: str
+Verdict = tuple[type[Exception], str]
+"""The error class of a refusal, and what the user can change; for ``FieldRefused``, the field."""
 
 
-class Verdict(NamedTuple):
-    """The error class of a refusal, and what the user can change."""
-
-    kind: type[Exception]
-    hint: str = ""
-    """For ``FieldRefused``, the field."""
-    throttled: bool = False
-    """True if the service gets too many requests."""
-
-
-def read_words(content: str | Any) -> Words:
-    """Return the words of an error body: JSON of any shape, a page, or plain text."""
+def read_words(content: str | Any) -> str:
+    """Return the words and codes of an error body: JSON of any shape, a page, or plain text."""
     body = content
     if isinstance(content, str):
         try:
             body = json.loads(content)
         except (ValueError, RecursionError):
             page = re.sub(r"<(script|style)\b.*?</\1>", " ", content[:20_000], flags=re.I | re.S)
-            return Words(frozenset(), unescape(re.sub(r"<[^>]*>", " ", page)).strip())
+            return unescape(re.sub(r"<[^>]*>", " ", page)).strip()
     leaves = [leaf for leaf, _ in zip(_leaves(body, "", 0), range(MAX_WORDS), strict=False)]
-    codes = frozenset(text.lower() for key, text in leaves if key in ("code", "type", "status"))
     ordered = sorted(leaves, key=lambda leaf: FIRST_KEYS.index(leaf[0]) if leaf[0] in FIRST_KEYS else len(FIRST_KEYS))
-    return Words(codes, "; ".join(dict.fromkeys(text for key, text in ordered if key != "object")))
+    return "; ".join(dict.fromkeys(text for key, text in ordered if key != "object"))
 
 
 def _leaves(value: Any, key: str, depth: int) -> Iterator[tuple[str, str]]:
@@ -106,53 +91,52 @@ def _leaves(value: Any, key: str, depth: int) -> Iterator[tuple[str, str]]:
         yield key, str(value)
 
 
-def status_in(body: Mapping[str, Any], words: Words) -> int:
+def status_in(body: Mapping[str, Any], words: str) -> int:
     """Return the HTTP status that an error inside HTTP 200 stands for."""
     holders = [each for each in (body.get("error"), body) if isinstance(each, dict)]
     for code in (str(holder.get(name)) for holder in holders for name in ("code", "status", "status_code")):
         if code.isdecimal() and 400 <= int(code) < 600:
             return int(code)
-    text = f"{words.text} {' '.join(words.codes)}"
-    return 402 if NO_MONEY.search(text) else 429 if RATE.search(text) else 400 if TOO_LONG.search(text) else 500
+    return 402 if NO_MONEY.search(words) else 429 if RATE.search(words) else 400 if TOO_LONG.search(words) else 500
 
 
-def judge_refusal(status: int, words: Words, sent: Mapping[str, Any], too_long: bool = False) -> Verdict:
+def judge_refusal(status: int, words: str, sent: Mapping[str, Any], too_long: bool = False) -> Verdict:
     """Return the kind of a refusal with this HTTP status.
 
     Args:
         sent: The body of the request.
         too_long: True if its prompt is longer than the model's context, which counts where the words do not say so.
     """
-    text = f"{words.text} {' '.join(words.codes)}"
     if 300 <= status < 400:
-        return Verdict(ModelStopped, "the service redirects; give the final address as base_url")
-    if status == 401 or NO_MONEY.search(text):
-        return Verdict(ModelStopped)
-    if status == 429 or (status < 500 and RATE.search(text)):
-        return Verdict(RetryableError, throttled=True)
-    if FILTERED.search(text) and status < 500:
-        return Verdict(Refused)
+        return ModelStopped, "the service redirects; give the final address as base_url"
+    if status == 401 or NO_MONEY.search(words):
+        return ModelStopped, ""
+    if status == 429 or (status < 500 and RATE.search(words)):
+        return Throttled, ""
+    if FILTERED.search(words) and status < 500:
+        return Refused, ""
     if status in (400, 403, 404, 405, 413, 415, 422, 500, 501) and (
-        verdict := _judge_body(status, text, sent, too_long)
+        verdict := _judge_body(status, words, sent, too_long)
     ):
         return verdict
-    is_odd = status in (400, 422) and not words.codes & MISCONFIGURED
-    if status >= 500 or status in (408, 409, 425) or (is_odd and BUSY.search(text)):
-        return Verdict(RetryableError)
-    return Verdict(Unprocessable if is_odd else ModelStopped)
+    is_odd = status in (400, 422) and not MISCONFIGURED.search(words)
+    if status >= 500 or status in (408, 409, 425) or (is_odd and BUSY.search(words)):
+        return RetryableError, ""
+    return Unprocessable if is_odd else ModelStopped, ""
 
 
-def _judge_body(status: int, text: str, sent: Mapping[str, Any], too_long: bool) -> Verdict | None:
+def _judge_body(status: int, words: str, sent: Mapping[str, Any], too_long: bool) -> Verdict | None:
     """Return the verdict on a refused field of the request, or on its length; None if the words blame neither."""
     fields = {**sent, **sent.get("extra_body", {})}
-    named = [name for name in (*DROPPED, "temperature") if name in fields and re.search(rf"\b{name}\b", text)]
-    if REPLY_TOO_LONG.search(text) and not re.search("context|prompt|input", text):
-        return Verdict(ModelStopped, "lower sampling.max_tokens, or the endpoint's reserve")
-    if named and UNSUPPORTED.search(text):
+    named = [name for name in (*DROPPED, "temperature") if name in fields and re.search(rf"\b{name}\b", words)]
+    if REPLY_TOO_LONG.search(words) and not re.search("context|prompt|input", words, re.I):
+        return ModelStopped, "lower sampling.max_tokens, or the endpoint's reserve"
+    if named and UNSUPPORTED.search(words):
         name = named[0]
         if name == "temperature" or (name in ("top_p", "top_k", "min_p") and fields[name] not in NEUTRAL):
-            return Verdict(ModelStopped, "write decoding = false in its endpoint")
-        return Verdict(FieldRefused, name)
-    if "tools" in fields and NO_TOOLS.search(text) and not TOO_LONG.search(text):
-        return Verdict(FieldRefused, "tools")
-    return Verdict(Overflow) if status == 413 or too_long or (status != 404 and TOO_LONG.search(text)) else None
+            return ModelStopped, "write decoding = false in its endpoint"
+        return FieldRefused, name
+    if "tools" in fields and NO_TOOLS.search(words) and not TOO_LONG.search(words):
+        return FieldRefused, "tools"
+    is_overflow = status == 413 or too_long or (status != 404 and TOO_LONG.search(words))
+    return (Overflow, "") if is_overflow else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from actors.engine.chat_format import MAX_NAME, bounded_call
+from actors.engine.openai.rate_limit import RetryableError
 
 MAX_TOKENS = 10**9
 """More than any model reads or writes at once."""
@@ -27,13 +28,11 @@ ENDED = re.compile(r"stop|eos|end|complete|finish|done|tool|function", re.I)
 ``content_filter``, ``tool_calls``, other services have some forty more."""
 THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 """Fields of a message in which services put what the model thought."""
-
-
 T = TypeVar("T")
 
 
-class UnreadableAnswer(ValueError):
-    """JSON that is not an answer; the message is the reason."""
+class UnreadableAnswer(RetryableError):
+    """JSON that is not an answer."""
 
 
 class ErrorInAnswer(Exception):
@@ -93,21 +92,18 @@ def read_usage(answer: Mapping[str, Any]) -> Tokens:
     usage = answer.get("usage")
     if not isinstance(usage, dict):
         return Tokens(invalid="" if usage is None else "usage is not an object")
-    counts = {name: usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
-    valid = {name: _count(count, MAX_TOKENS) for name, count in counts.items()}
-    invalid = ", ".join(f"{name} is {_shorten(counts[name])}" for name, count in valid.items() if count is None)
-    prompt, reply = (count or 0 for count in valid.values())
-    cached = _count_part(usage.get("prompt_tokens_details"), "cached_tokens", prompt)
-    thoughts = _count_part(usage.get("completion_tokens_details"), "reasoning_tokens", reply)
+    counts = {name: _count(usage, name, MAX_TOKENS) for name in ("prompt_tokens", "completion_tokens")}
+    wrong = [name for name, count in counts.items() if count is None and name in usage]
+    invalid = ", ".join(f"{name} is {_shorten(usage[name])}" for name in wrong)
+    prompt, reply = (count or 0 for count in counts.values())
+    cached = _count(usage.get("prompt_tokens_details"), "cached_tokens", prompt)
+    thoughts = _count(usage.get("completion_tokens_details"), "reasoning_tokens", reply)
     return Tokens(prompt, reply, invalid, cached, thoughts)
 
 
-def _count_part(details: object, name: str, whole: int) -> int | None:
-    return _count(details.get(name), whole) if isinstance(details, dict) else None
-
-
-def _count(value: object, most: int) -> int | None:
+def _count(holder: object, name: str, most: int) -> int | None:
     """Return a number of tokens; None if it is not an integer from 0 to ``most``."""
+    value = holder.get(name) if isinstance(holder, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
 
 

@@ -1,13 +1,11 @@
 """Writes the body of a request, with every decoding parameter that the service takes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from math import prod
 from typing import Any
 
 from actors.engine.backend import Request, images_of
 from actors.engine.chat_format import Part, conversation, function_schema
-from envs.render import UnreadablePicture
 from envs.tool_calls import Function, write_functions
 from envs.tool_wording import NATIVE
 from envs.types import ImageRef
@@ -108,8 +106,5 @@ def describe_overlong(model: ModelSpec, reply_tokens: int, body: Mapping[str, An
 def estimate_tokens(request: Request, size: Callable[[ImageRef], tuple[int, int]]) -> int:
     """Return the estimated tokens of a prompt; ``size``: picture -> width and height."""
     texts = [*(message.text for message in request.messages), *(str(function) for function in request.tools)]
-    pixels = 0
-    for image in images_of(request.messages):
-        with suppress(UnreadablePicture):
-            pixels += prod(size(image))
+    pixels = sum(prod(size(image)) for image in images_of(request.messages))
     return sum(len(text.encode("utf-8", "replace")) for text in texts) // BYTES_PER_TOKEN + pixels // PIXELS_PER_TOKEN

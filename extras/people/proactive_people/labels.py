@@ -5,6 +5,7 @@ Labels are only appended to ``option_labels.jsonl``; the newest one per person a
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from actors.text.formulas import disarm, rearm
+from actors.text.formulas import FORMULA
 from envs import SCENARIOS, regular
 from envs.errors import RunFolderError
 from envs.types import Sample
@@ -150,3 +151,13 @@ def _kappa(pairs: list[tuple[str, str]]) -> float | None:
     ) / (total * total)  # fmt: skip
     equal = sum(first == second for first, second in pairs) / total
     return None if chance == 1 else (equal - chance) / (1 - chance)
+
+
+def disarm(text: str) -> str:
+    """Return the text as a spreadsheet shows it without computing it."""
+    return f"'{text}" if re.match(FORMULA, text.lstrip("'")) else text
+
+
+def rearm(text: str) -> str:
+    """Return the text from which ``disarm`` made this one."""
+    return text[1:] if text.startswith("'") and re.match(FORMULA, text.lstrip("'")) else text

@@ -73,4 +73,4 @@ def test_every_field_of_transformers_that_changes_replies_is_followed_or_refused
     transformers = pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
     fields = {name for name in transformers.GenerationConfig().to_dict() if not name.startswith("_")}
 
-    assert fields <= HARMLESS | UNSUPPORTED.keys() | UNSUPPORTED_SAMPLING.keys()
+    assert fields <= HARMLESS | UNSUPPORTED | UNSUPPORTED_SAMPLING
