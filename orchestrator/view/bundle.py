@@ -44,29 +44,31 @@ class BundleTotals(NamedTuple):
     bytes: int
 
 
-class PictureWriter:
-    """The files of pictures, numbered across all runs."""
+class ColumnFiles:
+    """Parquet files with one column, whose values are numbered across all of them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, start: str, column: str, per_file: int, per_group: int) -> None:
+        """``start`` is the path of the files up to their number."""
+        self.start, self.column, self.per_file, self.per_group = start, column, per_file, per_group
         self.total = 0
         self.file_sizes: list[int] = []
-        self._pending: list[bytes] = []
+        self._pending: list[str | bytes] = []
 
-    def add(self, picture: bytes) -> int:
-        """Add a picture and return its number."""
-        self._pending.append(picture)
+    def add(self, value: str | bytes) -> int:
+        """Add a value and return its number."""
+        self._pending.append(value)
         self.total += 1
-        if len(self._pending) == FILE_PICTURES:
+        if len(self._pending) == self.per_file:
             self.flush()
         return self.total - 1
 
     def flush(self) -> None:
-        """Write the pictures that are in no file yet."""
+        """Write the values that are in no file yet."""
         if self._pending:
-            table = pl.DataFrame({"picture": pl.Series(self._pending, dtype=pl.Binary)})
-            path = self.folder / f"pictures-{len(self.file_sizes):04d}.parquet"
-            self.file_sizes.append(_write_table(path, table, GROUP_PICTURES))
+            path = Path(f"{self.start}-{len(self.file_sizes):04d}.parquet")
+            table = pl.DataFrame({self.column: self._pending})
+            table.write_parquet(path, compression_level=9, statistics=False, row_group_size=self.per_group)
+            self.file_sizes.append(path.stat().st_size)
             self._pending = []
 
 
@@ -76,22 +78,23 @@ def write_bundle(
     """Write the bundle, and yield its totals after each file of episodes and at the end. Raises RunFolderError."""
     _make_folder(target)
     catalog = Catalog({name: read_episodes(open_unread(folder), data) for name, folder in runs.items()})
-    pictures, sizes = PictureWriter(target), list[int]()
+    episodes = ColumnFiles(f"{target}/episodes", "view", FILE_EPISODES, GROUP_EPISODES)
+    pictures = ColumnFiles(f"{target}/pictures", "picture", FILE_PICTURES, GROUP_PICTURES)
     stored = cache(lambda folder: Thumbnails(folder if with_pictures else None, keep=pictures.add))
     for start in range(0, catalog.height, FILE_EPISODES):
         positions = range(start, min(start + FILE_EPISODES, catalog.height))
         try:
-            views = list(catalog.read_views(positions, stored))
+            for view in catalog.read_views(positions, stored):
+                episodes.add(json.dumps(view, separators=(",", ":"), allow_nan=False))
         except UNREADABLE:
             raise RunFolderError("a run has changed while it was read; write the bundle after it has ended") from None
-        table = pl.DataFrame({"view": [json.dumps(view, separators=(",", ":"), allow_nan=False) for view in views]})
-        sizes.append(_write_table(target / f"episodes-{len(sizes):04d}.parquet", table, GROUP_EPISODES))
-        yield BundleTotals(positions.stop, pictures.total, sum(sizes) + sum(pictures.file_sizes))
+        yield BundleTotals(episodes.total, pictures.total, sum(episodes.file_sizes) + sum(pictures.file_sizes))
+    episodes.flush()
     pictures.flush()
     listing = catalog.list_bytes()
     safe_write.write(target / "list.parquet", listing)
     safe_write.write(target / "README.md", README.encode())
-    files = {"list_bytes": len(listing), "episode_bytes": sizes, "picture_bytes": pictures.file_sizes}
+    files = {"list_bytes": len(listing), "episode_bytes": episodes.file_sizes, "picture_bytes": pictures.file_sizes}
     files |= {"file_episodes": FILE_EPISODES, "file_pictures": FILE_PICTURES, "version": f"{zlib.crc32(listing):08x}"}
     policy = f"{POLICY}; style-src {policy_hash(STYLE)}; script-src {policy_hash(SCRIPT)}"
     bundle = {**catalog.about(), "reading": False, **files}
@@ -104,9 +107,3 @@ def _make_folder(target: Path) -> None:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RunFolderError(f"{target} already exists; name a new folder for --output")
     target.mkdir(parents=True, exist_ok=True)
-
-
-def _write_table(path: Path, table: pl.DataFrame, group: int) -> int:
-    """Write a table in row groups of this size, and return the bytes of the file."""
-    table.write_parquet(path, compression="zstd", compression_level=9, statistics=False, row_group_size=group)
-    return path.stat().st_size

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -108,14 +109,9 @@ class Catalog:
 
     def read_view(self, position: int) -> dict[str, Any]:
         """Return an episode's film strip with its pictures, for JSON. Raises ``schemas.UNREADABLE``."""
-        opened: list[Thumbnails] = []
-
-        def open_pictures(folder: Path | None) -> Thumbnails:
-            opened.append(Thumbnails(folder, MOST_PICTURES))
-            return opened[-1]
-
-        (view,) = self.read_views([position], open_pictures)
-        return {**view, "pictures": [uri for pictures in opened for uri in pictures.uris]}
+        thumbnails = cache(lambda folder: Thumbnails(folder, MOST_PICTURES))
+        (view,) = self.read_views([position], thumbnails)
+        return {**view, "pictures": thumbnails(picture_folder(self.runs[view["run"]])).uris}
 
 
 def open_unread(folder: Path) -> RunData:

@@ -29,17 +29,6 @@ function visible(text) {
   return nodes;
 }
 
-/** Return `#episode=NAME&beside=NAME` as an object, without parts that cannot be decoded. */
-function fragment() {
-  const parts = {};
-  for (const part of location.hash.slice(1).split("&")) {
-    const at = part.indexOf("=");
-    if (at < 1) continue;
-    try { parts[part.slice(0, at)] = decodeURIComponent(part.slice(at + 1)); } catch { /* not a valid part */ }
-  }
-  return parts;
-}
-
 /** Return `1 row` or `2,000 rows`. */
 const pluralize = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 

@@ -50,7 +50,8 @@ class LoopbackPage:
             try:
                 response = await handler(request)
             except web.HTTPException as problem:
-                response = web.Response(status=problem.status, text=f"{problem.reason}\n", headers=_location(problem))
+                problem.headers.update(self.headers)
+                raise
         response.headers.update(self.headers)
         return response
 
@@ -119,7 +120,3 @@ async def _listen(site: web.TCPSite, port: int) -> None:
 def _is_worth_logging(record: logging.LogRecord) -> bool:
     """Return False for requests and bodies that are not HTTP: the answer is 400, and a traceback would say nothing more."""
     return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError | web.RequestPayloadError)
-
-
-def _location(problem: web.HTTPException) -> dict[str, str]:
-    return {"Location": problem.headers["Location"]} if "Location" in problem.headers else {}

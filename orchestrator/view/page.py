@@ -7,6 +7,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +98,8 @@ def _list_files(folder: Path) -> Iterator[tuple[str, int]]:
     """Yield the parts and the plan of a run folder, with the nanosecond of their last change."""
     for pattern in ("episodes/*.parquet", "turns/*.parquet", "verdicts/*.parquet", "plan.*"):
         for path in folder.glob(pattern):
-            try:
+            with suppress(FileNotFoundError):  # replaced meanwhile
                 yield str(path), path.stat().st_mtime_ns
-            except FileNotFoundError:  # replaced meanwhile
-                continue
 
 
 def _parse_number(text: str) -> int:

@@ -85,8 +85,8 @@ async function narrow() {
 
 /** Follow the address: its filters, then its episodes. */
 async function follow() {
-  const parts = fragment();
-  for (const name of ADDRESS) state[name] = (parts[name] || "").slice(0, name === "text" ? 300 : 1000);
+  const parts = new URLSearchParams(location.hash.slice(1));
+  for (const name of ADDRESS) state[name] = (parts.get(name) || "").slice(0, name === "text" ? 300 : 1000);
   if (!(await search())) return;
   if (!state.episode) { if (shown.positions.length) await openEpisodes([firstToShow(shown.positions)], false); return; }
   const positions = [positionOf(state.episode, state.episode_run)];

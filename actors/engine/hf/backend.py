@@ -6,6 +6,7 @@ that batch is prepared during generation. Runs on one GPU, on several (``device_
 """
 
 import asyncio
+import gc
 from collections.abc import Callable, Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -276,6 +277,7 @@ class ModelAndProcessor:
     def release(self) -> None:
         """Free the device; safe to call twice."""
         self.network = None
+        gc.collect()  # on several devices, its hooks refer to it
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 
 import torch
+from accelerate.hooks import ModelHook, add_hook_to_module
 from transformers import RepetitionPenaltyLogitsProcessor
 
 from actors.engine.backend import BackendDied, Message, Reply, Request, Unprocessable
@@ -229,3 +232,17 @@ def test_close_answers_waiting_requests_and_leaves_no_thread(folder: Path) -> No
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
         assert not thread.is_alive(), thread
+
+
+def test_close_frees_a_network_whose_hooks_refer_to_it(folder: Path) -> None:
+    """Networks on several devices have such hooks."""
+    opened = open_backend(folder)
+    add_hook_to_module(opened.model.network, ModelHook())
+    network = weakref.ref(opened.model.network)
+    gc.disable()
+    try:
+        asyncio.run(opened.close())
+    finally:
+        gc.enable()
+
+    assert network() is None
