@@ -15,7 +15,7 @@ import psutil
 
 from actors.engine.backend import Backend
 from actors.engine.registry import open_engine
-from actors.engine.weights import WEIGHT_SUFFIXES
+from actors.engine.weights import weight_files
 from actors.node.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check_gpus
 from actors.node.root_cause import name_root_cause
 from sweeps.checkpoint import cached_repository
@@ -112,19 +112,12 @@ def gpu_request(model: ModelSpec, size: int | None) -> GpuRequest:
 
 def weight_bytes(model: ModelSpec) -> int | None:
     """Return the size of the weights in bytes, from local files or else the number of parameters; None if both are unknown."""
-    if size := sum(path.stat().st_size for path in weight_files(model)):
-        return size
+    for folder in filter(Path.is_dir, (Path(model.source), *_cached(model))):
+        if size := sum(path.stat().st_size for path in weight_files(folder)):
+            return size
     if model.parameters is None:
         return None
     return int(model.parameters * 1e9 * (4 if model.dtype == "float32" else 2))
-
-
-def weight_files(model: ModelSpec) -> list[Path]:
-    """Return the weight files on this machine: those of a local folder, else those of a snapshot in the Hub's cache."""
-    for folder in (Path(model.source), *_cached(model)):
-        if files := sorted(path for path in folder.glob("*") if path.suffix in WEIGHT_SUFFIXES):
-            return files
-    return []
 
 
 def _cached(model: ModelSpec) -> list[Path]:

@@ -3,19 +3,10 @@
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from envs.thoughts import opens_thoughts, split_thoughts, tidy_answer
 from sweeps.sampling import Thinking
-
-
-class ThoughtsAndAnswer(NamedTuple):
-    """The parts of a reply; the answer is empty if the thoughts are cut off."""
-
-    thoughts: str
-    answer: str
-    """It may hold special tokens, which parsers of calls read."""
-    finish: str
 
 
 class ThoughtReader:
@@ -27,19 +18,22 @@ class ThoughtReader:
         tokens = {str(token) for token in decoder.added_tokens_decoder.values() if token.special}
         self.special = re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))) or r"(?!)")
 
-    def read(self, text: str, tokens: Sequence[int], finish: str, answer_tokens: int) -> ThoughtsAndAnswer:
-        """Split a reply of these tokens, and cut off thoughts above their budget and an answer above ``answer_tokens``."""
+    def read(self, text: str, tokens: Sequence[int], finish: str, answer_tokens: int) -> tuple[str, str, str]:
+        """Return thoughts, answer and finish of a reply, without thoughts above their budget or an answer above its own.
+
+        The answer is empty if the thoughts are cut off; it may hold special tokens, which parsers of calls read.
+        """
         thoughts, answer = self.split(text, finish)
         if len(tokens) <= min(self.budget, answer_tokens):
-            return ThoughtsAndAnswer(thoughts, answer, finish)
+            return thoughts, answer, finish
         start = text.rfind(answer) if answer else len(text)
         if self._count_tokens(tokens, len(text[:start].rstrip())) > self.budget:
             thoughts, _ = self.split(self._decode(tokens[: self.budget]), "length")
-            return ThoughtsAndAnswer(thoughts, "", "length")
+            return thoughts, "", "length"
         end = self._count_tokens(tokens, start) + answer_tokens
         if end < len(tokens):
             answer, finish = tidy_answer(self._decode(tokens[:end])[start:]), "length"
-        return ThoughtsAndAnswer(thoughts, answer, finish)
+        return thoughts, answer, finish
 
     def split(self, text: str, finish: str) -> tuple[str, str]:
         """Return thoughts and answer of a whole reply."""

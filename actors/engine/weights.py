@@ -97,7 +97,7 @@ def hash_folder(folder: Path) -> str:
     for path in _setting_files(folder):
         content = path.read_bytes()
         digest.update(f"{path.name} {len(content)}\n".encode() + content)
-    for path in _weight_files(folder):
+    for path in weight_files(folder):
         _hash_parts(path, digest)
     return f"sha256:{digest.hexdigest()}"
 
@@ -108,7 +108,7 @@ def hash_tensors(folder: Path) -> str:
     Raises OSError if a file cannot be read.
     """
     digest = hashlib.sha256()
-    for path in _weight_files(folder):
+    for path in weight_files(folder):
         digest.update(f"{path.name} {path.stat().st_size}\n".encode())
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
@@ -140,7 +140,8 @@ def _identify_folder(folder: Path) -> str:
     return f"{hash_folder(folder)}.{hash_tensors(folder)}"
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files in safetensors, or those in other formats if there are none."""
     files = sorted(path for path in folder.iterdir() if path.suffix in WEIGHT_SUFFIXES and path.is_file())
     return [path for path in files if path.suffix == ".safetensors"] or files
 

@@ -4,8 +4,7 @@ NVML creates no CUDA context, which would take memory and break processes that a
 report (``Not Supported`` in a container, under MIG, on a laptop) are omitted.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +30,21 @@ class Device:
 
 def devices(nvml: Any = None) -> list[Device]:
     """Return every GPU of this node whose memory the driver reports; raises DriverUnavailable if no driver answers."""
-    with _open_driver(nvml) as driver:
-        gpus = [_read_device(driver, number) for number in range(driver.nvmlDeviceGetCount())]
+    if nvml is None:
+        try:
+            import pynvml as nvml
+        except ModuleNotFoundError:  # it comes with the extras that run models
+            raise DriverUnavailable("nvidia-ml-py is not installed") from None
+    try:
+        nvml.nvmlInit()
+        try:
+            gpus = [_read_device(nvml, number) for number in range(nvml.nvmlDeviceGetCount())]
+        finally:
+            nvml.nvmlShutdown()
+    except nvml.NVMLError_LibraryNotFound:
+        raise DriverUnavailable("no NVIDIA driver on this node") from None
+    except nvml.NVMLError as problem:
+        raise DriverUnavailable(f"the NVIDIA driver does not answer ({problem})") from None
     return [gpu for gpu in gpus if gpu is not None]
 
 
@@ -50,24 +62,3 @@ def _read_holders(nvml: Any, handle: Any) -> tuple[tuple[int, int], ...]:
         processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         return tuple((process.pid, process.usedGpuMemory) for process in processes if process.usedGpuMemory is not None)
     return ()
-
-
-@contextmanager
-def _open_driver(nvml: Any) -> Iterator[Any]:
-    """Yield NVML (``pynvml`` by default) between its init and its shutdown."""
-    if nvml is None:
-        try:
-            import pynvml
-        except ModuleNotFoundError:  # it comes with the extras that run models
-            raise DriverUnavailable("nvidia-ml-py is not installed") from None
-        nvml = pynvml
-    try:
-        nvml.nvmlInit()
-        try:
-            yield nvml
-        finally:
-            nvml.nvmlShutdown()
-    except nvml.NVMLError_LibraryNotFound:
-        raise DriverUnavailable("no NVIDIA driver on this node") from None
-    except nvml.NVMLError as problem:
-        raise DriverUnavailable(f"the NVIDIA driver does not answer ({problem})") from None

@@ -235,14 +235,10 @@ def test_close_answers_waiting_requests_and_leaves_no_thread(folder: Path) -> No
 
 
 def test_close_frees_a_network_whose_hooks_refer_to_it(folder: Path) -> None:
-    """Networks on several devices have such hooks."""
+    """As the hooks of a network on several devices do."""
     opened = open_backend(folder)
-    add_hook_to_module(opened.model.network, ModelHook())
-    network = weakref.ref(opened.model.network)
+    network = weakref.ref(add_hook_to_module(opened.model.network, ModelHook()))
     gc.disable()
-    try:
-        asyncio.run(opened.close())
-    finally:
-        gc.enable()
-
+    asyncio.run(opened.close())
+    gc.enable()
     assert network() is None
