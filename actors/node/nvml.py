@@ -32,9 +32,10 @@ def devices(nvml: Any = None) -> list[Device]:
     """Return every GPU of this node whose memory the driver reports; raises DriverUnavailable if no driver answers."""
     if nvml is None:
         try:
-            import pynvml as nvml
+            import pynvml
         except ModuleNotFoundError:  # it comes with the extras that run models
             raise DriverUnavailable("nvidia-ml-py is not installed") from None
+        nvml = pynvml
     try:
         nvml.nvmlInit()
         try:
