@@ -110,7 +110,7 @@ docs: $(VENV)/.base
 	$(BIN)/python -m mkdocs build --strict --quiet
 
 # the pictures in docs/ that show the demo: file pages, view, play and MLflow in headless Chromium
-pictures: demo
+pictures: $(VENV)/.engines demo
 	$(BIN)/python -m tests.pictures
 
 # one small change of a room at a time, to see whether its fast tests notice: make mutants ROOMS="envs actors/node" SAMPLE=20 SEED=1

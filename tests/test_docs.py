@@ -1,14 +1,16 @@
 """What the docs tell people to type works as written: commands of the first page, model tables, links and names of commands."""
 
 import re
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
+from typer.exceptions import TyperException
+from typer.main import get_command
 
-from envs.installed import offers
-from orchestrator.cli.main import app
+from orchestrator.cli.main import add_installed, build_app
 from sweeps.conditions import CONDITIONS
 from sweeps.load import build, load
 from sweeps.sweep_file import resolve_sweep
@@ -80,21 +82,41 @@ def test_the_snippets_are_as_short_as_the_page_says_and_make_sweeps():
     assert LINES == [5, 6, 4, 3]
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
-def test_links_lead_somewhere_and_commands_exist(page):
-    text = page.read_text(encoding="utf-8")
-    commands = (
-        c for part in (app, *(g.typer_instance for g in app.registered_groups)) for c in part.registered_commands
-    )
-    command_names = {(c.name or c.callback.__name__).replace("_", "-") for c in commands}
-    command_names |= {group.name for group in app.registered_groups} | set(offers("command"))
+SHOWN = [
+    *PAGES,
+    ROOT / "README.md",
+    ROOT / "Makefile",
+    *ROOT.glob("extras/*/*/sweeps/*.toml"),
+    *ROOT.glob("sweeps/*.toml"),
+]
 
-    for link in re.findall(r"\]\(([^)#]+)", text):
+
+def accept(line):
+    """Parse a command line as far as its options, without running it."""
+    words, command = shlex.split(line.removesuffix("...")), get_command(add_installed(build_app()))
+    context = command.context_class(command)
+    while hasattr(command, "commands"):
+        assert words[0] in command.commands, line
+        command = command.get_command(context, words.pop(0))
+    command.make_parser(command.context_class(command, parent=context)).parse_args(words)
+
+
+@pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
+def test_links_lead_somewhere_and_commands_are_accepted(page):
+    text = page.read_text(encoding="utf-8")
+
+    for link in re.findall(r"\]\(([^)#]+)", text) if page.suffix == ".md" else ():
         assert link.startswith("http") or (page.parent / link).exists(), link
-    for name in re.findall(r"proactive-sweep ([a-z][a-z-]*)", text):
-        assert name in command_names, name
-    for path in re.findall(r"sweeps/[\w/.-]+\.toml", text):
+    for line in re.findall(r"proactive-sweep ((?!needs)[a-z](?:'[^'\n]*'|[^`'\n|;&)#])*)", text.replace("\\\n", "")):
+        accept(line.strip())
+    for path in re.findall(r"(?<!/)sweeps/[\w/.-]+\.toml", text):
         assert path.endswith("mine.toml") or resolve_sweep(Path(path)).is_file(), path
+
+
+def test_a_command_that_is_none_is_found():
+    accept("models try NAME --prove")
+    with pytest.raises(TyperException, match="--forever"):
+        accept("run mine.toml --forever")
 
 
 WRITTEN = sorted(
