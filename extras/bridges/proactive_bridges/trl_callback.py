@@ -23,9 +23,10 @@ class ScoreCheckpoints(TrainerCallback):
         named = [word for name, value in self.options.items() if value for word in (f"--{name}", str(value))]
         program = "from orchestrator.cli.main import main; main()"
         command = [sys.executable, "-c", program, "watch", args.output_dir, "--once", *named]
-        if subprocess.run(command, check=False).returncode:
+        subprocess.run(command, check=False)
+        scores = {score["checkpoint"]: score for score in read_scores(Path(args.output_dir))}
+        if (score := scores.get(f"checkpoint-{state.global_step}")) is None:
             print("the checkpoint has no score; the training continues", file=sys.stderr, flush=True)
             return
-        score = read_scores(Path(args.output_dir))[-1]
         logged = {"proactive_accuracy": score["acc"], "proactive_suggestions": score["ps"]}
         state.log_history.append({**logged, "step": state.global_step})

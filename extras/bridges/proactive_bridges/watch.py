@@ -7,8 +7,8 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,9 +33,14 @@ from sweeps.spec import Sweep
 
 SCORES = "scores.jsonl"
 PLAYED = "watch"
-WEIGHTS = ("*.safetensors", "*.bin")
+WEIGHTS = (".safetensors", ".bin")
 SETTLE_S = 5.0
 """A checkpoint is complete if no file of it has changed for so long."""
+CONFIGURATIONS = {"config.json", "adapter_config.json"}
+FINAL = "final"
+"""The name of what a training saves in the folder itself at its end."""
+STEP = re.compile(r"(?<![0-9a-f])\d+(?![0-9a-f])")
+"""A number in a checkpoint's name that is no part of a hash."""
 
 
 def watch(
@@ -52,24 +57,53 @@ def watch(
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder; name the one in which the training saves its checkpoints")
     while True:
-        for checkpoint in find_checkpoints(folder, 0.0 if once else SETTLE_S):
-            if not any(score["checkpoint"] == checkpoint.name for score in read_scores(folder)):
-                print(describe_score(score_checkpoint(checkpoint, options, base)), flush=True)
+        for checkpoint, files in find_checkpoints(folder, 0.0 if once else SETTLE_S).items():
+            name = FINAL if checkpoint == folder else checkpoint.name
+            if not any(score["checkpoint"] == name for score in read_scores(folder)):
+                _score_unless_removed(folder / PLAYED / name, checkpoint, files, options, base)
         if once:
             return
         time.sleep(SETTLE_S)
 
 
-def find_checkpoints(folder: Path, settle_s: float) -> list[Path]:
-    """Return the complete checkpoints in a folder, in the order of the numbers in their names."""
-    found = {path.parent for name in ("config.json", "adapter_config.json") for path in folder.glob(f"*/{name}")}
-    complete = [path for path in found if _is_complete(path, settle_s)]
-    return sorted(complete, key=lambda path: ([int(part) for part in re.findall(r"\d+", path.name)], path.name))
+def _score_unless_removed(
+    output: Path, checkpoint: Path, files: Collection[str], options: Mapping[str, Any], base: str
+) -> None:
+    """Print the score of a checkpoint, or that the training removed it meanwhile (``save_total_limit``)."""
+    try:
+        print(describe_score(score_checkpoint(checkpoint, output, options, base)), flush=True)
+    except Exception as problem:  # engines raise anything if a file disappears
+        if files <= _list_files(checkpoint).keys():
+            raise
+        kind = type(problem).__name__
+        print(f"{output.name}: removed by the training before it was scored ({kind}); it is skipped", flush=True)
 
 
-def _is_complete(checkpoint: Path, settle_s: float) -> bool:
-    has_weights = any(True for pattern in WEIGHTS for _ in checkpoint.glob(pattern))
-    return has_weights and time.time() - max(path.stat().st_mtime for path in checkpoint.iterdir()) >= settle_s
+def find_checkpoints(folder: Path, settle_s: float) -> dict[Path, Collection[str]]:
+    """Return the complete checkpoints with the names of their files, by the steps in their names, and the folder itself last."""
+    listed = {path: _list_files(path) for path in (folder, *folder.iterdir()) if path.is_dir()}
+    found = {path: files.keys() for path, files in listed.items() if _is_complete(files, settle_s)}
+    return {path: found[path] for path in sorted(found, key=lambda path: (path == folder, *_order(path.name)))}
+
+
+def _order(name: str) -> tuple[bool, list[int], str]:
+    """Return the key by which checkpoints are ordered; names without a step, such as ``best``, come last."""
+    steps = [int(step) for step in STEP.findall(name)]
+    return not steps, steps, name
+
+
+def _list_files(checkpoint: Path) -> dict[str, float]:
+    """Return the times of change of the files in a folder that may disappear meanwhile."""
+    times = {}
+    for path in checkpoint.glob("*"):
+        with suppress(OSError):
+            times |= {path.name: path.stat().st_mtime} if path.is_file() else {}
+    return times
+
+
+def _is_complete(times: Mapping[str, float], settle_s: float) -> bool:
+    has_weights = any(Path(name).suffix in WEIGHTS for name in times)
+    return has_weights and not CONFIGURATIONS.isdisjoint(times) and time.time() - max(times.values()) >= settle_s
 
 
 def read_scores(folder: Path) -> list[dict[str, Any]]:
@@ -78,20 +112,19 @@ def read_scores(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def score_checkpoint(checkpoint: Path, options: Mapping[str, Any], base: str = "") -> dict[str, Any]:
-    """Play a checkpoint, append its score to the file of scores, and return it."""
-    played, before = checkpoint.parent / PLAYED, read_scores(checkpoint.parent)
-    entry = _entry(checkpoint, base)
+def score_checkpoint(checkpoint: Path, output: Path, options: Mapping[str, Any], base: str = "") -> dict[str, Any]:
+    """Play a checkpoint into a run folder, append its score to the file of scores beside it, and return it."""
+    played, before, entry = output.parent, read_scores(output.parents[1]), _entry(checkpoint, base)
     table = {
-        "data": find_data(options["data"], played), "output": str(played / checkpoint.name),
+        "data": find_data(options["data"], played), "output": str(output),
         "models": [entry["name"]], "model": [entry], "conditions": [options["conditions"]],
         "selection": {"limit": options["limit"]}, "tracking": {"uri": "none"},
     }  # fmt: skip
     sweep = build(table | ({"scenarios": options["scenarios"].split(",")} if options["scenarios"] else {}), "watch")
-    asyncio.run(_play(sweep, played / checkpoint.name))
-    run_data = read_run(played / checkpoint.name)
+    asyncio.run(_play(sweep, output))
+    run_data = read_run(output)
     (average,) = estimate(run_data).averages.to_dicts()
-    score = {"checkpoint": checkpoint.name} | {name: average[name] for name in _bounds("acc", "ps")}
+    score = {"checkpoint": output.name} | {name: average[name] for name in _bounds("acc", "ps")}
     if before:
         first = before[0]["checkpoint"]
         (change,) = compare_runs([read_run(played / first), run_data]).averages.to_dicts()

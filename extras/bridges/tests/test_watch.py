@@ -6,33 +6,76 @@ from pathlib import Path
 import pytest
 
 import proactive_demo
+from actors.engine.registry import open_engine
 from envs.errors import UserError
+from proactive_bridges import watch as watching
 from proactive_bridges.watch import describe_score, find_checkpoints, read_scores, watch
+
+OPTIONS = {"data": "", "condition": "zero-shot", "scenarios": "QD", "limit": 3, "base": ""}
+
+
+def save(folder, *names):
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).write_bytes(b"{}")
 
 
 def test_complete_checkpoints_are_listed_by_step(tmp_path):
     for step in (10, 2, 30):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        (tmp_path / f"checkpoint-{step}/config.json").write_text("{}")
-    for step in (10, 2):
-        (tmp_path / f"checkpoint-{step}/model.safetensors").write_bytes(b"w")
+        save(tmp_path / f"checkpoint-{step}", "config.json", *(["model.safetensors"] if step < 30 else []))
 
     assert [path.name for path in find_checkpoints(tmp_path, 0.0)] == ["checkpoint-2", "checkpoint-10"]
-    assert find_checkpoints(tmp_path, 60.0) == [], "still being written"
+    assert find_checkpoints(tmp_path, 60.0) == {}, "still being written"
     with pytest.raises(UserError, match="is no folder"):
         watch(tmp_path / "nowhere")
 
 
+def test_what_a_training_saves_at_its_end_comes_last(tmp_path):
+    """TRL's ``save_model`` writes into the folder itself, and ``train`` into one that is named by a hash."""
+    adapter = "adapter_config.json", "adapter_model.safetensors"
+    names = ["checkpoint-900", "adapter-3f09c1d2", "checkpoint-1000"]
+    for folder in (tmp_path, *(tmp_path / name for name in names)):
+        save(folder, *adapter)
+
+    last = tmp_path / "adapter-3f09c1d2", tmp_path
+    assert list(find_checkpoints(tmp_path, 0.0)) == [tmp_path / names[0], tmp_path / names[2], *last]
+
+
+def test_a_checkpoint_that_is_removed_before_its_turn_is_skipped(tmp_path, capsys):
+    """``save_total_limit`` keeps only the last ones; a broken checkpoint that is still there is an error."""
+    for step in (1, 2):
+        save(tmp_path / f"checkpoint-{step}", "adapter_config.json", "adapter_model.bin")
+    (removed, left), options = find_checkpoints(tmp_path, 0.0).items(), {**OPTIONS, "conditions": "zero-shot"}
+    shutil.rmtree(removed[0])
+    watching._score_unless_removed(tmp_path / "watch/checkpoint-1", *removed, options, "")
+
+    assert capsys.readouterr().out.startswith("checkpoint-1: removed by the training before it was scored (")
+    with pytest.raises(KeyError, match="base_model_name_or_path"):
+        watching._score_unless_removed(tmp_path / "watch/checkpoint-2", *left, options, "")
+
+
 @pytest.mark.slow
 @pytest.mark.long
-def test_equal_checkpoints_have_no_change(demo_data, tmp_path, capsys):
+def test_equal_checkpoints_have_no_change_and_a_removed_one_is_skipped(demo_data, tmp_path, capsys, monkeypatch):
     weights = Path(proactive_demo.__file__).parent / "embedded"
-    for step in (1, 2):
-        shutil.copytree(weights, tmp_path / f"checkpoint-{step}", ignore=shutil.ignore_patterns("training", "*.py"))
-    options = {"data": str(demo_data), "condition": "zero-shot", "scenarios": "QD", "limit": 3, "base": ""}
-    for _ in range(2):
-        watch(tmp_path, once=True, **options)
-    first, second = read_scores(tmp_path)
+    folders = {name: tmp_path / name for name in ("checkpoint-1", "checkpoint-2", "checkpoint-3", "")}
+    for folder in folders.values():
+        shutil.copytree(
+            weights, folder, ignore=shutil.ignore_patterns("training", "adapter-*", "*.py"), dirs_exist_ok=True
+        )
 
-    assert (second["first"], second["change"]["difference"], second["change"]["n"]) == ("checkpoint-1", 0.0, 3)
-    assert capsys.readouterr().out.splitlines() == [describe_score(first), describe_score(second)]
+    def open_removed(model, data):
+        if model.source.endswith("checkpoint-2"):
+            shutil.rmtree(folders["checkpoint-2"])
+        return open_engine(model, data)
+
+    monkeypatch.setattr(watching, "open_engine", open_removed)
+    for _ in range(2):
+        watch(tmp_path, once=True, **OPTIONS | {"data": str(demo_data)})
+    first, third, final = read_scores(tmp_path)
+
+    assert (third["first"], third["change"]["difference"], third["change"]["n"]) == ("checkpoint-1", 0.0, 3)
+    assert (final["checkpoint"], final["change"]["difference"]) == ("final", 0.0)
+    skipped, *rest = sorted(capsys.readouterr().out.splitlines(), key=lambda line: "skipped" not in line)
+    assert skipped.startswith("checkpoint-2: removed by the training before it was scored (")
+    assert rest == [describe_score(score) for score in (first, third, final)]
