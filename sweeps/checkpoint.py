@@ -4,7 +4,9 @@ The one reader of ``config.json``, chat template and tokenizer configuration, fo
 folder, or of a snapshot in the Hub's cache.
 """
 
+import errno
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +20,10 @@ from sweeps.model import Limit, ModelSpec
 MAX_FILE_BYTES = 1 << 24
 """Most bytes of a file that is read here; tokenizers have at most a few million."""
 Config = Mapping[str, Any]
+COMMIT = re.compile(r"[0-9a-f]{40}")
+"""A revision that never moves; branches, tags and ``refs/pr/...`` do."""
+MAX_REFERENCE_BYTES = 100
+"""Most bytes of a reference in the Hub's cache, which holds a commit."""
 
 LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
 """Endings of class names of text-only models; some models with pictures share them."""
@@ -145,17 +151,32 @@ def with_limits(model: ModelSpec) -> ModelSpec:
 
 
 def read_checkpoint(model: ModelSpec) -> Checkpoint | None:
-    """Return the facts of a model's checkpoint; None if its files are not on this disk or have no readable ``config.json``."""
-    if (folder := checkpoint_folder(model)) is None:
-        return None
+    """Return the facts of a model's checkpoint; None if its files are not on this disk, or if one is an ``unreadable_file``."""
     try:
-        config = parse_config(regular.read_bytes(folder / "config.json", MAX_FILE_BYTES))
-        sizes = (
-            (path.name, path.stat().st_size) for path in folder.iterdir() if path.suffix in WEIGHTS and path.exists()
-        )
-        return None if config is None else Checkpoint(config, folder, sum_weights(sizes))
+        return _read_checkpoint(model)
     except OSError:
         return None
+
+
+def unreadable_file(model: ModelSpec) -> str:
+    """Return which file in a model's folder or in the Hub's cache cannot be read; empty if none, or if nothing is there."""
+    try:
+        _read_checkpoint(model)
+    except OSError as problem:
+        path, is_own = Path(str(problem.filename)), Path(model.source).is_dir()
+        remedy = "" if is_own else f"; remove {cached_repository(model)}, so that the model is fetched again"
+        return f"{path.parent} has no readable {path.name} ({problem.strerror}){remedy}"
+    return ""
+
+
+def _read_checkpoint(model: ModelSpec) -> Checkpoint | None:
+    if (folder := _find_folder(model)) is None:
+        return None
+    path = folder / "config.json"
+    if (config := parse_config(regular.read_bytes(path, MAX_FILE_BYTES))) is None:
+        raise OSError(errno.EINVAL, "it holds no JSON object", str(path))
+    sizes = ((path.name, path.stat().st_size) for path in folder.iterdir() if path.suffix in WEIGHTS and path.exists())
+    return Checkpoint(config, folder, sum_weights(sizes))
 
 
 def sum_weights(sizes: Iterable[tuple[str, int]]) -> int:
@@ -167,19 +188,36 @@ def sum_weights(sizes: Iterable[tuple[str, int]]) -> int:
 
 def checkpoint_folder(model: ModelSpec) -> Path | None:
     """Return the folder of a model's files: its source, or its snapshot in the Hub's cache; None without either."""
+    try:
+        return _find_folder(model)
+    except OSError:
+        return None
+
+
+def _find_folder(model: ModelSpec) -> Path | None:
     if not model.is_local or model.source.startswith("builtin:"):
         return None
-    try:
-        if Path(model.source).is_dir():
-            return Path(model.source)
-        cached = cached_repository(model)
-        reference, commit = cached / "refs" / (model.revision or "main"), model.revision
-        if reference.is_file():
-            commit = regular.read_bytes(reference, 100).decode("ascii").strip()
-        folder = cached / "snapshots" / commit
-        return folder if commit and (folder / "config.json").is_file() else None
-    except (OSError, ValueError):
-        return None
+    if Path(model.source).is_dir():
+        return Path(model.source)
+    folder = cached_snapshot(model)
+    return folder if folder and (folder / "config.json").exists() else None
+
+
+def cached_snapshot(model: ModelSpec) -> Path | None:
+    """Return the folder of a model's commit in the Hub's cache; None if it has none.
+
+    Raises OSError for a reference that is no small file with a commit: anybody may have written into a shared cache.
+    """
+    cache, commit = cached_repository(model), model.revision
+    if not COMMIT.fullmatch(commit):
+        reference = cache / "refs" / (commit or "main")
+        if not reference.exists():
+            return None
+        commit = regular.read_bytes(reference, MAX_REFERENCE_BYTES).decode("ascii", "replace").strip()
+        if not COMMIT.fullmatch(commit):
+            raise OSError(errno.EINVAL, "it holds no commit of 40 hex digits", str(reference))
+    folder = cache / "snapshots" / commit
+    return folder if folder.is_dir() else None
 
 
 def missing_folder(model: ModelSpec) -> str:

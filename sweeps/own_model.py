@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from sweeps.checkpoint import Checkpoint, read_checkpoint, with_limits
+from sweeps.checkpoint import Checkpoint, read_checkpoint, unreadable_file, with_limits
 from sweeps.load import load
 from sweeps.model import LOCAL, ModelSpec
 from sweeps.packages import policies
@@ -60,10 +60,11 @@ def _service(address: str) -> Entry:
 
 def _local(source: str, read_hub: Callable[[str], Checkpoint] | None, machine: Machine) -> dict[str, Any]:
     """Return the entry of a checkpoint: that of the model that ships with this source, on the engine of this machine."""
-    checkpoint = read_checkpoint(ModelSpec(name="any", source=source, backend="transformers", gpus=0))
-    if checkpoint is None:
-        if read_hub is None:
-            raise SweepError(f"{source} is a folder without a readable config.json; name the folder of a checkpoint")
+    model = ModelSpec(name="any", source=source, backend="transformers", gpus=0)
+    if (checkpoint := read_checkpoint(model)) is None:
+        if fault := unreadable_file(model):
+            raise SweepError(f"{fault}; name the folder of a checkpoint" if read_hub is None else fault)
+        assert read_hub is not None, "a folder is readable or not"
         checkpoint = read_hub(source)
     shipped = next((model for model in registry().values() if model.source == source), None)
     known: Mapping[str, Any] = shipped.model_dump(mode="json", exclude_defaults=True) if shipped else {}

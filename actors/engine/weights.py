@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from sweeps.checkpoint import cached_repository, checkpoint_folder
+from sweeps.checkpoint import cached_snapshot, checkpoint_folder
 from sweeps.package_models import resolve_source
 from sweeps.spec import ModelSpec
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
-"""A revision that never moves; branches, tags and ``refs/pr/...`` do."""
 SETTINGS = (
     "*config.json", "*.index.json", "*.jinja", "*.model", "*.tiktoken", "added_tokens.json", "chat_template*",
     "configuration_*.py", "image_processing_*.py", "merges.txt", "modeling_*.py", "processing_*.py",
@@ -77,15 +74,12 @@ def local_adapter(model: ModelSpec) -> Path | None:
 
 
 def cached_commit(model: ModelSpec) -> str:
-    """Return the commit that the Hub's cache has for a model's revision; empty if it has none."""
-    cache = cached_repository(model)
-    if COMMIT.fullmatch(model.revision):
-        return model.revision if (cache / "snapshots" / model.revision).is_dir() else ""
+    """Return the commit that the Hub's cache has for a model's revision; empty if it has none, or no readable reference."""
     try:
-        commit = (cache / "refs" / (model.revision or "main")).read_text("ascii").strip()
-    except (OSError, ValueError):
+        snapshot = cached_snapshot(model)
+    except OSError:
         return ""
-    return commit if COMMIT.fullmatch(commit) and (cache / "snapshots" / commit).is_dir() else ""
+    return snapshot.name if snapshot else ""
 
 
 def hash_folder(folder: Path) -> str:

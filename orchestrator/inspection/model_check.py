@@ -17,7 +17,7 @@ from orchestrator.datasets.remote_files import FetchError
 from orchestrator.inspection import engines
 from orchestrator.inspection.overflow import context_length
 from orchestrator.inspection.service_check import service_cell
-from sweeps.checkpoint import Checkpoint, checkpoint_folder, missing_folder, read_checkpoint
+from sweeps.checkpoint import Checkpoint, missing_folder, read_checkpoint, unreadable_file
 from sweeps.package_models import PackageModel, find_package_model, missing_package, resolve_source
 from sweeps.packages import policies
 from sweeps.sampling import Sampling
@@ -135,12 +135,10 @@ def _find_checkpoint(model: ModelSpec, offer: PackageModel | None, hub: bool) ->
     if is_path and not (Path(model.lora) / "adapter_config.json").is_file():
         return f"no: adapter {model.lora} does not exist", unknown
     model = resolve_source(model)
-    if missing := missing_folder(model):
-        return f"no: {missing}", unknown
-    if folder := checkpoint_folder(model):
-        checkpoint, is_own = read_checkpoint(model), folder == Path(model.source)
-        if checkpoint is None:
-            return f"no: {folder} has no readable config.json", unknown
+    if fault := missing_folder(model) or unreadable_file(model):
+        return f"no: {fault}", unknown
+    if checkpoint := read_checkpoint(model):
+        is_own = checkpoint.folder == Path(model.source)
         fault = checkpoint.find_fault(is_complete=is_own)
         return f"no: {fault}" if fault else "ok: on disk" if is_own else "ok: in the Hub's cache", checkpoint
     try:

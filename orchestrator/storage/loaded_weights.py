@@ -7,10 +7,10 @@ from typing import Self
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from actors.engine.weights import COMMIT, comes_from_hub, same_weights, weights_identity
+from actors.engine.weights import comes_from_hub, same_weights, weights_identity
 from orchestrator.storage import checksums
 from orchestrator.storage.run_folder import to_json
-from sweeps.checkpoint import checkpoint_folder
+from sweeps.checkpoint import COMMIT, checkpoint_folder
 from sweeps.spec import ModelSpec
 
 FILE = "weights.json"

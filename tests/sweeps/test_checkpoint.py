@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.checkpoint import checkpoint_folder, read_checkpoint, with_limits
+from orchestrator.inspection.model_check import local_fault
+from sweeps.checkpoint import checkpoint_folder, read_checkpoint, unreadable_file, with_limits
 from sweeps.load import SweepError, build, limited_products, skipped_products
+from sweeps.own_model import Machine, read_entries
 from sweeps.spec import ModelSpec
 
 CHATML = "{% for message in messages %}<|im_start|>{{ message['content'] }}{% endfor %}"
@@ -93,21 +95,66 @@ def test_functions_are_asked_of_the_template_only_for_native_calls(tmp_path):
     assert limits(able, backend="vllm", tools="hermes") == limits(deaf, backend="vllm", tools="text") == ()
 
 
-def test_a_snapshot_of_the_hub_is_read_at_its_revision(tmp_path, monkeypatch):
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """The folder of ``org/name`` in an empty cache of the Hub."""
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    repository = tmp_path / "hub/models--org--name"
-    old, new = files(repository / "snapshots/aaa", VISION), files(repository / "snapshots/bbb")
+    folder = tmp_path / "hub/models--org--name"
+    (folder / "refs").mkdir(parents=True)
+    return folder
+
+
+OLD, NEW = "a" * 40, "0123456789" * 4
+"""Commits."""
+
+
+def test_a_snapshot_of_the_hub_is_read_at_its_revision(tmp_path, repository):
+    old, new = files(repository / "snapshots" / OLD, VISION), files(repository / "snapshots" / NEW)
     (repository / "refs/refs/pr").mkdir(parents=True)
-    (repository / "refs/main").write_text("bbb")
-    (repository / "refs/refs/pr/7").write_text("aaa\n")
+    (repository / "refs/main").write_text(NEW)
+    (repository / "refs/refs/pr/7").write_text(f"{OLD}\n")
 
     assert checkpoint_folder(model("org/name")) == new
-    assert checkpoint_folder(model("org/name", revision="aaa")) == old
+    assert checkpoint_folder(model("org/name", revision=OLD)) == old
     assert checkpoint_folder(model("org/name", revision="refs/pr/7")) == old
-    assert checkpoint_folder(model("org/name", revision="ccc")) is checkpoint_folder(model("org/other")) is None
+    assert checkpoint_folder(model("org/name", revision="c" * 40)) is checkpoint_folder(model("org/other")) is None
     assert checkpoint_folder(model("org/name", options={"download_dir": str(tmp_path / "no")})) is None
-    assert limits("org/name") == ("no pictures",) and limits("org/name", revision="aaa") == ()
+    assert limits("org/name") == ("no pictures",) and limits("org/name", revision=OLD) == ()
+    assert unreadable_file(model("org/name")) == unreadable_file(model("org/other")) == ""
+
+
+def large_file(path):
+    with path.open("wb") as file:
+        file.truncate(6 << 30)  # a hole
+
+
+POISON = {
+    "a reference out of the cache": ("refs/main", lambda path: path.write_text("../../../elsewhere"), "40 hex digits"),
+    "a reference that is no commit": ("refs/main", lambda path: path.write_text("main"), "40 hex digits"),
+    "a long reference": ("refs/main", lambda path: path.write_text(NEW + " " * 100), "larger than 100 bytes"),
+    "a pipe as reference": ("refs/main", os.mkfifo, "a pipe"),
+    "a pipe as configuration": (f"snapshots/{NEW}/config.json", os.mkfifo, "a pipe"),
+    "a huge configuration": (f"snapshots/{NEW}/config.json", large_file, "larger than 16,777,216 bytes"),
+    "a configuration that is none": (f"snapshots/{NEW}/config.json", lambda path: path.write_text("[]"), "JSON object"),
+}
+
+
+@pytest.mark.parametrize(("name", "write", "reason"), POISON.values(), ids=POISON)
+def test_a_poisoned_cache_is_named_and_the_hub_is_not_asked(repository, name, write, reason):
+    """Transformers and vLLM would wait for the pipe."""
+    files(repository / "snapshots" / NEW)
+    (repository / "refs/main").write_text(NEW)
+    (repository / name).unlink()
+    write(repository / name)
+
+    with pytest.raises(SweepError) as refused:
+        read_entries("org/name", Machine(), pytest.fail)
+    where = f"{(repository / name).parent} has no readable {Path(name).name}"
+    assert str(refused.value).startswith(where) and reason in str(refused.value)
+    assert f"; remove {repository}, so that" in str(refused.value)
+    assert local_fault(model("org/name")) == str(refused.value)
+    assert read_checkpoint(model("org/name")) is None and limits("org/name") == ()
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000])

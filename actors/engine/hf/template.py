@@ -8,6 +8,7 @@ from transformers import AutoProcessor
 
 from actors.engine.backend import Message
 from actors.engine.chat_format import Chat, conversation, template_variables, with_picture_marks
+from sweeps.checkpoint import checkpoint_folder
 from sweeps.package_models import resolve_source
 from sweeps.spec import ModelSpec
 
@@ -52,6 +53,8 @@ def _processor(model: ModelSpec) -> Any:
     """Return the model's processor; None if its files are not on this disk, or no processor can be built here."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     model = resolve_source(model)
+    if checkpoint_folder(model) is None:
+        return None
     try:
         processor = AutoProcessor.from_pretrained(
             model.source,

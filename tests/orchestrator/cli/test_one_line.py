@@ -82,7 +82,7 @@ def test_a_service_gets_a_key_only_if_it_is_openais() -> None:
     [
         ("nothing", "OWNER/NAME"),
         ("http://host/v1", "http://HOST/v1#NAME"),
-        (".", "without a readable config.json"),
+        (".", "no readable config.json"),
         ("x.toml", "x.toml"),
     ],
 )
