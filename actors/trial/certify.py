@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 from pydantic import TypeAdapter
 
-from actors.engine.backend import (
-    Backend,
-    Message,
-    ModelInput,
-    Overflow,
-    Reply,
-    Request,
-    Unprocessable,
-    images_of,
-)
+from actors.engine.backend import Backend, Message, ModelInput, Overflow, Reply, Request, Unprocessable, images_of
 from actors.engine.baselines import Baseline
 from actors.engine.image_loader import PictureLoader
 from actors.engine.weights import loaded_weights, setting_hashes

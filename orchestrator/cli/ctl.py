@@ -18,8 +18,7 @@ WAIT_S, POLL_INTERVAL_S = 15.0, 0.5
 Verb = Annotated[
     str,
     typer.Argument(
-        metavar="VERB",
-        help="pause, resume, cancel, restore, drain, undrain; none: list the commands sent so far.",
+        metavar="VERB", help="pause, resume, cancel, restore, drain, undrain; none: list the commands sent so far."
     ),
 ]
 Target = Annotated[

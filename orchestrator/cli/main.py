@@ -18,10 +18,7 @@ from orchestrator.cli.lazy import Commands, defer
 from orchestrator.cli.user_errors import keep_exit_code
 
 HELP = "Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals."
-GROUPS = {
-    "data": "The benchmark's data: download or check it.",
-    "models": "The models: check and try them.",
-}
+GROUPS = {"data": "The benchmark's data: download or check it.", "models": "The models: check and try them."}
 COMMANDS = {
     "Start": {
         "init": "start:init",

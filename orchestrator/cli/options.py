@@ -46,11 +46,7 @@ MovedData = Annotated[
     typer.Option("--data", metavar="DIR", exists=True, file_okay=False, help="The benchmark folder, if it has moved."),
 ]
 Cluster = Annotated[
-    str,
-    typer.Option(
-        metavar="object|picture|none",
-        help="Samples that count as one (default: what widens more).",
-    ),
+    str, typer.Option(metavar="object|picture|none", help="Samples that count as one (default: what widens more).")
 ]
 Names = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

@@ -12,15 +12,7 @@ import typer
 
 from actors.text.printable import printable
 from envs.errors import UserError
-from orchestrator.cli.options import (
-    ModelSources,
-    Names,
-    Output,
-    Overrides,
-    Update,
-    readable_folder,
-    require_data,
-)
+from orchestrator.cli.options import ModelSources, Names, Output, Overrides, Update, readable_folder, require_data
 from orchestrator.cli.printing import print_answers, print_lines, print_mlflow, print_tables
 
 if TYPE_CHECKING:

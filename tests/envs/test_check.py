@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +21,13 @@ def test_the_demo_is_all_good_in_depth(demo_data):
     assert sum(report.samples.values()) == 70
 
 
-def test_missing_and_broken_pictures_and_bad_lines_are_all_listed(demo_data, tmp_path):
-    folder = tmp_path / "data"
-    shutil.copytree(demo_data, folder)
+@pytest.fixture
+def folder(demo_data, tmp_path):
+    """Return a copy of the benchmark."""
+    return Path(shutil.copytree(demo_data, tmp_path / "data"))
+
+
+def test_missing_and_broken_pictures_and_bad_lines_are_all_listed(folder):
     sketches = sorted((folder / "QuickDraw").rglob("*.*"))
     sketches[0].unlink()
     sketches[-1].write_bytes(sketches[-1].read_bytes()[:60])
@@ -35,9 +40,7 @@ def test_missing_and_broken_pictures_and_bad_lines_are_all_listed(demo_data, tmp
     assert not report.ok
 
 
-def test_a_crop_without_area_is_found_without_decoding(demo_data, tmp_path):
-    folder = tmp_path / "data"
-    shutil.copytree(demo_data, folder)
+def test_a_crop_without_area_is_found_without_decoding(folder):
     path = folder / "coco2014_preprocessed.jsonl"
     first, *other_lines = path.read_text().splitlines()
     entry = json.loads(first)
@@ -84,17 +87,13 @@ def edit_line(folder, stem, **changes):
         ("ROD", {"num_images": 1}, "has one picture"),
     ],
 )  # fmt: skip
-def test_a_sample_that_no_reply_can_answer_is_a_problem(scenario, changes, words, demo_data, tmp_path):
-    folder = tmp_path / "data"
-    shutil.copytree(demo_data, folder)
+def test_a_sample_that_no_reply_can_answer_is_a_problem(scenario, changes, words, folder):
     edit_line(folder, SCENARIOS[scenario].stem, **changes)
 
     assert any(words in str(problem) for problem in check(folder, [scenario], filtered=False).problems)
 
 
-def test_files_that_are_something_else_are_named(demo_data, tmp_path):
-    folder = tmp_path / "data"
-    shutil.copytree(demo_data, folder)
+def test_files_that_are_something_else_are_named(folder):
     contents = (b"version https://git-lfs.github.com/spec/v1\n", b"<!DOCTYPE html><p>log in", b"\0\0\0\x18ftypheic....")
     for path, content in zip(sorted((folder / "coco2014").rglob("*.*")), contents, strict=False):
         path.write_bytes(content)

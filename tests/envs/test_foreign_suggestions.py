@@ -5,12 +5,7 @@ from collections import Counter
 import pytest
 
 from envs import SCENARIOS
-from envs.foreign_suggestions import (
-    FOREIGN,
-    folder_suggestions,
-    replace_suggestions,
-    with_suggestion_pool,
-)
+from envs.foreign_suggestions import FOREIGN, folder_suggestions, replace_suggestions, with_suggestion_pool
 from envs.samples import load_samples
 from envs.scenario import suggestions
 from envs.types import Mode

@@ -61,12 +61,7 @@ def test_the_leading_positions_are_suggestions_and_the_clear_picture_adds_the_ca
 
 
 @settings(max_examples=200)
-@given(
-    before=PLAIN,
-    thought=TEXTS,
-    marks=st.lists(st.booleans(), min_size=1, max_size=7),
-    joint=JOINTS,
-)
+@given(before=PLAIN, thought=TEXTS, marks=st.lists(st.booleans(), min_size=1, max_size=7), joint=JOINTS)
 def test_any_list_at_the_end_is_read_bit_by_bit(before, thought, marks, joint):
     text = f"<think>{thought}</think>{before}\n{joint.join(str(int(mark)) for mark in marks)}"
     for scenario in SCENARIOS:

@@ -112,8 +112,6 @@ def test_judge_is_shipped_own_or_a_sentence():
 
     assert sweep.judge is not None and (sweep.judge.model.backend, sweep.judge.attempts) == ("openai", 1)
     assert build_judge({"model": "rule-judge"}, "here").model.gpus == 0
-    with pytest.raises(SweepError, match="did you mean 'rule-judge'"):
-        build({**SMALL, "judge": {"model": "rule-judg"}}, "small.toml")
     with pytest.raises(SweepError, match="attempts = 0"):
         build_judge({"attempts": 0}, "here")
 
@@ -136,31 +134,12 @@ def test_decoding_may_follow_the_checkpoint(tmp_path):
     assert sweep.judge.sampling == Sampling(checkpoint=True, sampled=True, max_tokens=16000)
     assert Sampling().identity == {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "max_tokens": 50}
     assert load(ROOT / "sweeps/baselines.toml", ["sampling=checkpoint"]).sampling.checkpoint
-    for bad, why in (
-        ({"checkpoint": True, "temperature": 0.5}, "leave them out"),
-        ({"sampled": True}, "sampled needs checkpoint = true"),
-    ):
-        with pytest.raises(SweepError, match=why):
-            build({**table, "sampling": bad}, "x.toml")
 
 
 def test_answers_of_several_turns_have_a_judge_that_can_be_asked_between_them():
     talk = {**SMALL, "protocol": "oeg-multi", "conditions": ["zero-shot", "hint"]}
-    for reader, message in (
-        ({}, 'protocol = "oeg-multi" needs a judge'),
-        (
-            {"judge": {"model": "rule-judge", "instruction": "paper"}},
-            'judge.instruction = "paper" is for one-turn answers',
-        ),
-    ):
-        with pytest.raises(SweepError, match=r"small\.toml: ") as problem:
-            build({**talk, **reader}, "small.toml")
-        assert message in str(problem.value)
-
     both = build({**talk, "protocol": ["mcqa", "oeg-multi"], "judge": {"model": "rule-judge"}}, "small.toml")
     assert [cell.key for cell in both.cells()] == [
         f"oracle/QD/{name}" for name in ("zero-shot", "zero-shot-oeg-multi", "hint", "hint-oeg-multi")
     ]
     assert both.turn_judge is both.judge and not both.is_judged
-    with pytest.raises(SweepError, match="reference does not exist for open-ended generation over several turns"):
-        build({**talk, "conditions": ["reference"], "judge": {"model": "rule-judge"}}, "small.toml")

@@ -14,6 +14,7 @@ from sweeps.validation import REMOVED
 
 SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
 POLICY = {"name": "m", "source": "builtin:nosuch", "backend": "builtin"}
+WIDTH, TURNS = {"half_width": 1.0}, {"protocol": "oeg-multi"}
 MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"selektion": {}}, ("unknown key 'selektion'", "did you mean 'selection'")),
     ({"selection": {"limt": 3}}, ("'selection.limt'", "'selection.limit'")),
@@ -46,7 +47,7 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"protocol": "oeg", "selection": {"limit": 3}}, ("selection", "open_ended.selection")),
     ({"open_ended": {"selection": {"limit": 3}}}, ("open_ended", "protocol")),
     ({"protocol": "oeg", "replicates": 3}, ("replicates", "multiple choice")),
-    ({"protocol": "oeg-multi"}, ("oeg-multi", "judge")),
+    (TURNS, ('protocol = "oeg-multi" needs a judge',)),
     ({"conditions": ["icl-1"]}, ("icl-1 makes no cell", "ROD and MVP-N")),
     ({"models": ["instructblip-7b"], "conditions": ["history"]}, ("history makes no cell", "one picture a prompt")),
     ({"name": "../../etc"}, ("name", "pattern")),
@@ -59,6 +60,17 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"only": [{"conditions": ["hint"], "models": 3}]}, ("only.0.models = 3", "valid tuple")),
     ({"model": [{"source": "org/mine"}], "models": ["oracle"]}, ("model 1", "'name' is missing")),
     ({"precision": {}}, ("precision", "half_width or difference")),
+    ({"precision": WIDTH, "protocol": "oeg"}, ("precision: ", "stops multiple choice")),
+    ({"precision": WIDTH, "replicates": 2}, ("precision: ", "replicates repeat whole cells")),
+    ({"precision": {"difference": 1.0}}, ("precision: ", "name zero-shot and another")),
+    ({"precision": {"difference": 1.0}, "conditions": ["hint", "history"]}, ("precision: ", "name zero-shot and another")),
+    ({"sampling": {"checkpoint": True, "temperature": 0.5}}, ("sampling", "leave them out")),
+    ({"sampling": {"sampled": True}}, ("sampling", "sampled needs checkpoint = true")),
+    ({"judge": {"model": "rule-judg"}}, ("did you mean 'rule-judge'",)),
+    ({**TURNS, "judge": {"model": "rule-judge", "instruction": "paper"}},
+     ('judge.instruction = "paper" is for one-turn answers',)),
+    ({**TURNS, "judge": {"model": "rule-judge"}, "conditions": ["reference"]},
+     ("reference does not exist for open-ended generation over several turns",)),
     ({"evidence": {"primary": "hint"}}, ("primary", "zero-shot")),
     ({"judge": {"model": ["rule-judge"]}}, ("no judge ['rule-judge']",)),
     ({"model": [{"name": "m", "source": "s", "options": {"worker_cls": "evil.Class"}}]}, ("worker_cls", "unsafe_options")),
@@ -75,17 +87,8 @@ def test_a_mistake_is_one_sentence(change: dict[str, Any], words: tuple[str, ...
 
 @pytest.mark.parametrize("key", REMOVED)
 def test_a_removed_key_is_refused_with_what_is_there_instead(key: str) -> None:
-    table: dict[str, Any] = {**SMALL, "model": [{"name": "m", "source": "s"}], "models": ["m"]}
-    entry = {"model": table["model"][0], "tracking": table.setdefault("tracking", {})}
-    group, _, name = key.rpartition(".")
-    if group == "endpoint":
-        entry["model"]["endpoint"] = {"base_url": "http://h/v1", name: 1}
-    elif group:
-        entry[group][name] = 1
-    else:
-        table[key] = {}
     with pytest.raises(SweepError) as error:
-        build(table, "x.toml")
+        build({**SMALL, key: {}}, "x.toml")
     assert REMOVED[key] in str(error.value) and "unknown key" not in str(error.value)
 
 

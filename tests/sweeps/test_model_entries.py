@@ -71,12 +71,3 @@ def test_a_wrong_entry_is_a_sentence(fields, reason):
 )  # fmt: skip
 def test_only_what_changes_answers_is_in_the_key(fields, part):
     assert entry(**fields).identity == {"source": "org/m", "revision": "", "dtype": "auto", **part}
-
-
-ARCHITECTURES = {
-    "": (2, True), "InstructBlipForConditionalGeneration": (1, False), "InternVLForConditionalGeneration": (1, False),
-    "LlavaForConditionalGeneration": (2, False), "LlavaNextForConditionalGeneration": (2, False),
-    "LlavaOnevisionForConditionalGeneration": (2, False), "Phi4MultimodalForCausalLM": (1, False),
-    "Qwen2_5_VLForConditionalGeneration": (2, False), "SmolVLMForConditionalGeneration": (1, False),
-    "Idefics3ForConditionalGeneration": (1, True),
-}  # fmt: skip

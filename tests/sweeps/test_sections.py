@@ -1,4 +1,4 @@
-"""Tables of a sweep file: what stops by precision, which cells exist, which ids are played, and how wordings read."""
+"""Tables of a sweep file: which cells exist, which ids are played, and how wordings read."""
 
 import json
 from hashlib import sha256
@@ -17,26 +17,6 @@ from sweeps.wordings import shipped_wording
 
 def entry(**fields):
     return ModelSpec(**{"name": "m", "source": "org/m", **fields})
-
-
-# -- precision ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("table", "reason"),
-    [
-        ({"precision": {"half_width": 1.0}, "protocol": "oeg"}, "stops multiple choice"),
-        ({"precision": {"half_width": 1.0}, "replicates": 2}, "replicates repeat whole cells"),
-        ({"precision": {"difference": 1.0}}, "name zero-shot and another"),
-        ({"precision": {"difference": 1.0}, "conditions": ["hint", "history"]}, "name zero-shot and another"),
-    ],
-)
-def test_a_rule_that_does_not_fit_the_sweep_says_why(table, reason):
-    with pytest.raises(SweepError, match=f"precision: .*{reason}"):
-        build({"data": "d", "models": ["oracle"], **table}, "s.toml")
-    build(
-        {"data": "d", "models": ["oracle"], "conditions": ["zero-shot", "hint"], "precision": table["precision"]}, "s"
-    )
 
 
 # -- cells -------------------------------------------------------------------------------------------------------------

