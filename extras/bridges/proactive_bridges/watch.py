@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -67,7 +67,7 @@ def watch(
 
 
 def _score_unless_removed(
-    output: Path, checkpoint: Path, files: Collection[str], options: Mapping[str, Any], base: str
+    output: Path, checkpoint: Path, files: Set[str], options: Mapping[str, Any], base: str
 ) -> None:
     """Print the score of a checkpoint, or that the training removed it meanwhile (``save_total_limit``)."""
     try:
@@ -79,7 +79,7 @@ def _score_unless_removed(
         print(f"{output.name}: removed by the training before it was scored ({kind}); it is skipped", flush=True)
 
 
-def find_checkpoints(folder: Path, settle_s: float) -> dict[Path, Collection[str]]:
+def find_checkpoints(folder: Path, settle_s: float) -> dict[Path, Set[str]]:
     """Return the complete checkpoints with the names of their files, by the steps in their names, and the folder itself last."""
     listed = {path: _list_files(path) for path in (folder, *folder.iterdir()) if path.is_dir()}
     found = {path: files.keys() for path, files in listed.items() if _is_complete(files, settle_s)}
@@ -94,7 +94,7 @@ def _order(name: str) -> tuple[bool, list[int], str]:
 
 def _list_files(checkpoint: Path) -> dict[str, float]:
     """Return the times of change of the files in a folder that may disappear meanwhile."""
-    times = {}
+    times: dict[str, float] = {}
     for path in checkpoint.glob("*"):
         with suppress(OSError):
             times |= {path.name: path.stat().st_mtime} if path.is_file() else {}
