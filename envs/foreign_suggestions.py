@@ -13,7 +13,7 @@ from envs import SCENARIOS
 from envs.answers import as_text
 from envs.chance import chance
 from envs.coco import FARTHER, SIDEWAYS, UPRIGHT
-from envs.samples import BadData, lines_file, read_samples
+from envs.samples import BadData, ReadSamples, read_samples, scenarios_in
 from envs.scenario import suggestions
 from envs.types import Sample, Swapped
 
@@ -40,23 +40,17 @@ Suggestions = Mapping[str, tuple[str, ...]]
 """Scenario -> its suggestions."""
 
 
-def with_suggestion_pool(samples: Sequence[Sample], folder: Path) -> list[Sample]:
+def with_suggestion_pool(samples: Sequence[Sample], folder: Path, read: ReadSamples = read_samples) -> list[Sample]:
     """Return the samples with the suggestions of all scenarios in the folder, which random-proactive draws from."""
-    pool = folder_suggestions(folder)
+    pool = folder_suggestions(folder, read)
     return [replace(sample, suggestion_pool=pool) for sample in samples]
 
 
-def folder_suggestions(folder: Path) -> Suggestions:
+def folder_suggestions(folder: Path, read: ReadSamples = read_samples) -> Suggestions:
     """Return the suggestions of each scenario in the folder, sorted; missing files and bad lines are ignored."""
-    files = {name: path.stat() for name in SCENARIOS if (path := lines_file(folder, name)).is_file()}
-    return _read_suggestions(folder, tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files.items()))
-
-
-@lru_cache(maxsize=4)
-def _read_suggestions(folder: Path, versions: tuple[tuple[str, int, int], ...]) -> Suggestions:
     return {
-        name: tuple(sorted({ask for sample in read_samples(folder, name)[0] for ask in suggestions(sample.options)}))
-        for name, _, _ in versions
+        name: tuple(sorted({ask for sample in read(folder, name)[0] for ask in suggestions(sample.options)}))
+        for name in scenarios_in(folder)
     }
 
 

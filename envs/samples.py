@@ -3,7 +3,7 @@
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
@@ -24,6 +24,10 @@ OPEN_ENDED = 100
 """Samples per scenario in the paper's open-ended evaluation."""
 SHOWN = 3
 """Number of bad lines whose reasons a record keeps."""
+
+
+ReadSamples = Callable[[Path, str], tuple[list[Sample], list["Problem"]]]
+"""The type of ``read_samples``."""
 
 
 class BadData(UserError, ValueError):
@@ -90,13 +94,17 @@ def is_evaluated(sample: Sample, filtered: bool) -> bool:
 
 
 def load_samples(
-    folder: Path, scenario: str, filtered: bool = True, skipped: list[Problem] | None = None
+    folder: Path,
+    scenario: str,
+    filtered: bool = True,
+    skipped: list[Problem] | None = None,
+    read: ReadSamples | None = None,
 ) -> list[Sample]:
     """Return the samples of a scenario in file order; raises BadData for a bad line or a missing file.
 
-    If ``skipped`` is a list, bad lines are appended to it and raise nothing.
+    If ``skipped`` is a list, bad lines are appended to it and raise nothing. ``read`` is ``read_samples``, or a cache of it.
     """
-    samples, problems = read_samples(folder, scenario)
+    samples, problems = (read or read_samples)(folder, scenario)
     can_skip = all(problem.line for problem in problems)
     if problems and (skipped is None or not can_skip):
         raise BadData(_refuse(problems, folder, can_skip))

@@ -50,10 +50,13 @@ def run(
     """
     sweep = pin_data(sweep)
     check_wording(sweep.judge if sweep.is_judged else None)
-    with open_attempt(sweep, build_plan(sweep), output, say, update, signals) as attempt:
+    with (
+        _prepare_tracker(sweep, output) as tracker,
+        open_attempt(sweep, build_plan(sweep), output, say, update, signals) as attempt,
+    ):
         for line in startup_checks.warnings(sweep, attempt.plan):
             say(line)
-        return attempt.run(retry, reuse)
+        return attempt.run(retry, reuse, tracker=tracker)
 
 
 def judge_answers(
@@ -98,6 +101,7 @@ class Attempt(AttemptState):
         retry: Collection[Ending] = (),
         reuse: Sequence[tuple[str, Path]] = (),
         play: Callable[[Attempt], None] | None = None,
+        tracker: Tracker | None = None,
     ) -> AttemptOutcome:
         """Play pending episodes on Ray (or with ``play``), have new answers judged, and score all stored episodes."""
         prepare.find_pending(self, retry, reuse)
@@ -107,7 +111,7 @@ class Attempt(AttemptState):
             startup_checks.check_models(self)
             if self.reasons and not self._can_go_on():
                 return write_outcome(self)
-        with self._tracked() as tracker:
+        with _recording(tracker or _prepare_tracker(self.sweep, self.output), self) as tracker:
             with prepare.recording_shown_pictures(self):
                 if play and self.pending:
                     play(self)
@@ -147,14 +151,18 @@ class Attempt(AttemptState):
 
         play_on_ray(self)
 
-    @contextmanager
-    def _tracked(self) -> Iterator[Tracker]:
-        """Start the tracker; if the block raises (as Ctrl-C does), record the run as KILLED."""
-        tracker = Tracker(TrackedRun.of(self.sweep.model_dump(mode="json", exclude_none=True), self.output))
-        if tracker.is_tracked:
-            tracker.start(describe_dataset(self.sweep.name, self.sweep.data, self.plan.samples_by_id))
-        try:
-            yield tracker
-        except BaseException:
-            tracker.close("KILLED", CLOSE_TIMEOUT_INTERRUPTED_S)
-            raise
+
+def _prepare_tracker(sweep: Sweep, output: Path) -> Tracker:
+    return Tracker(TrackedRun.of(sweep.model_dump(mode="json", exclude_none=True), output))
+
+
+@contextmanager
+def _recording(tracker: Tracker, state: AttemptState) -> Iterator[Tracker]:
+    """Start the tracker; if the block raises (as Ctrl-C does), record the run as KILLED."""
+    if tracker.is_tracked:
+        tracker.start(describe_dataset(state.sweep.name, state.sweep.data, state.plan.samples_by_id))
+    try:
+        yield tracker
+    except BaseException:
+        tracker.close("KILLED", CLOSE_TIMEOUT_INTERRUPTED_S)
+        raise

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs.foreign_suggestions import with_suggestion_pool, with_swapped_pictures
-from envs.samples import Problem, load_samples, select_samples, skipped_lines
+from envs.samples import Problem, load_samples, read_samples, select_samples, skipped_lines
 from envs.types import Sample
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.planning.plan import Plan, make_plan
@@ -27,15 +27,16 @@ def build_plan(sweep: Sweep) -> Plan:
     """
     folder = fetch_lines(sweep)
     bad: dict[str, list[Problem]] = {}
+    read = cache(read_samples)  # each file is parsed once
 
     def load_pools(selection: Selection) -> dict[str, list[Sample]]:
         bad.update((name, []) for name in sweep.scenarios)
         pools = {
-            name: load_samples(folder, name, selection.filtered, bad[name] if sweep.skip_bad else None)
+            name: load_samples(folder, name, selection.filtered, bad[name] if sweep.skip_bad else None, read)
             for name in sweep.scenarios
         }
         if sweep.draws_suggestions:
-            pools = {name: with_suggestion_pool(samples, folder) for name, samples in pools.items()}
+            pools = {name: with_suggestion_pool(samples, folder, read) for name, samples in pools.items()}
         if any(condition.picture == "swapped" for condition in sweep.conditions):
             pools = {name: with_swapped_pictures(samples, samples, sweep.seed) for name, samples in pools.items()}
         return pools

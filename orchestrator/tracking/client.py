@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,23 @@ ADDRESS_COLUMNS = (("experiments", "artifact_location"), ("runs", "artifact_uri"
 
 
 def open_client(uri: str) -> Any:
-    """Return MLflow's client of an address; importing MLflow takes seconds."""
+    """Return MLflow's client of an address."""
+    return import_client(uri)(tracking_uri=uri)
+
+
+def import_client(uri: str) -> Any:
+    """Return the class of MLflow's client with what an address needs; importing it takes seconds."""
     os.environ.update({**CLIENT_DEFAULTS, **os.environ})
     # otherwise MLflow prints the server's address, with its password, whenever a run ends
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     if uri.startswith("sqlite"):
         enable_write_ahead()
+        import_module("mlflow.store.tracking.sqlalchemy_store")
     from mlflow.tracking import MlflowClient
 
     for logger in ("mlflow", "alembic"):  # they log how they create their tables
         logging.getLogger(logger).setLevel(logging.WARNING)
-    return MlflowClient(tracking_uri=uri)
+    return MlflowClient
 
 
 def all_pages(search: Callable[..., Any], **query: Any) -> list[Any]:

@@ -1,6 +1,7 @@
 """The process that records a run folder in MLflow while the sweep plays: about once a second it sends what is new.
 
-It prints sentences for the user, and ends once it has sent the end of the run or the server is gone.
+It imports MLflow while the sweep is planned, and opens nothing before it is told which run to record. It prints sentences for
+the user, and ends once it has sent the end of the run or the server is gone.
 """
 
 import os
@@ -22,7 +23,7 @@ from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import score
 from orchestrator.storage.run_folder import planned_cells, planned_episodes, stored_sweep
 from orchestrator.storage.verdict_store import verdicts
-from orchestrator.tracking.client import first_line, resolve_uri
+from orchestrator.tracking.client import first_line, import_client, resolve_uri
 from orchestrator.tracking.mlflow_run import MlflowRun
 from orchestrator.tracking.rebuild import read_results
 from orchestrator.tracking.tracked_run import TrackedRun
@@ -112,8 +113,11 @@ def main() -> int:
     with suppress(OSError):  # what plays goes first, also where the kernel groups CPUs by session (sched(7))
         os.nice(NICENESS)
         Path("/proc/self/autogroup").write_text(str(NICENESS))
-    run, dataset, parent = driver.recv()
+    parent, uri = driver.recv()
     end_with_parent(parent)
+    with suppress(Exception):  # ``send`` reports it
+        import_client(uri)
+    run, dataset = driver.recv()
     mirror, status, failures = Mirror(run, dataset), "", 0
     while failures < MAX_CLOSING_FAILURES:
         if not status and driver.poll(SEND_INTERVAL_S):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from threading import Thread, Timer
-from typing import Any
+from typing import Any, Self
 
 from actors.node.child_process import start_module
 from actors.text.redaction import redact_address
@@ -26,32 +26,43 @@ CLOSE_SERVER_S, CLOSE_LOCAL_S, SILENT_S = 60.0, 300.0, 5.0
 
 
 class Tracker:
-    """The record of one attempt at a sweep in MLflow; nothing if the sweep is not tracked."""
+    """The record of one attempt at a sweep in MLflow; nothing if the sweep is not tracked. As a block, it ends its process."""
 
     def __init__(self, run: TrackedRun) -> None:
-        """Raises RunFolderError for an address of OpenTelemetry."""
+        """Start the process, which imports MLflow until ``start``. Raises RunFolderError for an address of OpenTelemetry."""
         if run.uri.startswith(OTLP):
             sentence = f"tracking.uri {run.uri}: OpenTelemetry left after 0.2.0; type an MLflow address, or `none`"
             raise RunFolderError(sentence)
         self.run, self.is_tracked = run, is_mlflow(run.uri)
-        self._closing = not self.is_tracked
-
-    def start(self, dataset: Mapping[str, Any]) -> None:
-        """Start to record; ``dataset`` is from ``describe_dataset``. Return at once."""
+        self._closing, self._uri = not self.is_tracked, resolve_uri(run.uri, run.folder)
+        if not self.is_tracked:
+            return
         self._process = start_module(PROCESS, stderr=subprocess.DEVNULL)
         assert self._process.stdin is not None
         self._pipe = Connection(os.dup(self._process.stdin.fileno()), readable=False)
         self._process.stdin.close()
         self._relay = Thread(target=self._print_sentences, daemon=True)
         self._relay.start()
-        self._send((self.run, dict(dataset), os.getpid()))
+        self._send((os.getpid(), self._uri))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """End the process unless ``close`` has done so: nothing was played, so there is nothing to record."""
+        if not self._closing:
+            self._kill()
+
+    def start(self, dataset: Mapping[str, Any]) -> None:
+        """Record from now on; ``dataset`` is from ``describe_dataset``. The caller holds the folder's lock until ``close``."""
+        self._send((self.run, dict(dataset)))
 
     def close(self, status: str, timeout: float | None = None) -> None:
         """Record the end (FINISHED, FAILED or KILLED); print one sentence if not everything is recorded in time."""
         if self._closing:
             return
-        self._closing, uri = True, resolve_uri(self.run.uri, self.run.folder)
-        patience = timeout or (CLOSE_LOCAL_S if uri.startswith("sqlite") else CLOSE_SERVER_S)
+        self._closing = True
+        patience = timeout or (CLOSE_LOCAL_S if self._uri.startswith("sqlite") else CLOSE_SERVER_S)
         notice = Timer(min(SILENT_S, patience / 2), _say, ["all episodes are stored; waiting for MLflow ..."])
         notice.start()
         self._send(status)
@@ -59,8 +70,7 @@ class Tracker:
             self._process.wait(patience)
             self._relay.join()
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._kill()
         finally:
             notice.cancel()
         self._pipe.close()
@@ -69,7 +79,11 @@ class Tracker:
             has_results = (self.run.folder / "results.parquet").exists()
             command = f"send it with: proactive-sweep track {shlex.quote(str(self.run.folder))}"
             remedy = command if has_results else "the next `run` sends it"
-            _say(f"MLflow at {redact_address(uri)} did not receive everything; {remedy}")
+            _say(f"MLflow at {redact_address(self._uri)} did not receive everything; {remedy}")
+
+    def _kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
     def _send(self, message: object) -> None:
         with suppress(OSError):  # the process was killed, which ``close`` reports

@@ -6,6 +6,7 @@ Samples, conversations, seeds and transitions equal those of ``run``: equal repl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from actors.engine.backend import Message
@@ -13,7 +14,7 @@ from actors.playing.episode_rules import MultipleChoice
 from actors.playing.prompts import Past, apply_condition, examples
 from envs.chance import episode_seed
 from envs.foreign_suggestions import with_suggestion_pool, with_swapped_pictures
-from envs.samples import load_samples
+from envs.samples import ReadSamples, load_samples, read_samples
 from envs.types import NO_PICTURE, Ending, ImageRef, Mode, Sample, Turn, View
 from sweeps.conditions import Condition
 from sweeps.load import build_cell
@@ -46,9 +47,10 @@ class Benchmark:
                 f"{ORIGIN}: {condition.name} asks about every {unit} and is no game; name another condition"
             )
         self.condition, self.seed = condition, seed
+        read = cache(read_samples)
+        loaded = ((name, _load_samples(Path(data), name, condition, filtered, seed, read)) for name in names)
         self.samples: Mapping[str, Mapping[int, Sample]] = {
-            name: {sample.id: sample for sample in _load_samples(Path(data), name, condition, filtered, seed)}
-            for name in names
+            name: {sample.id: sample for sample in samples} for name, samples in loaded
         }
 
     def samples_of(self, scenario: str) -> Mapping[int, Sample]:
@@ -114,8 +116,10 @@ class InteractiveEpisode:
         return turn
 
 
-def _load_samples(data: Path, name: str, condition: Condition, filtered: bool, seed: int) -> list[Sample]:
-    samples = load_samples(data, name, filtered)
+def _load_samples(
+    data: Path, name: str, condition: Condition, filtered: bool, seed: int, read: ReadSamples
+) -> list[Sample]:
+    samples = load_samples(data, name, filtered, read=read)
     if condition.mode is Mode.RANDOM:
-        samples = with_suggestion_pool(samples, data)
+        samples = with_suggestion_pool(samples, data, read)
     return with_swapped_pictures(samples, samples, seed) if condition.picture == "swapped" else samples

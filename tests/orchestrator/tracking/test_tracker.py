@@ -31,6 +31,7 @@ from tests.orchestrator.mlflow_stores import (
     parent,
     runs,
     start_tracker,
+    tracked_run,
     wait_until,
 )
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -103,6 +104,13 @@ def test_tracker_does_not_import_mlflow_and_none_starts_nothing(tmp_path):
     assert done.stdout == "False\n" and not tracker.is_tracked
     with pytest.raises(RunFolderError, match=r"left after 0\.2\.0.*MLflow"):
         Tracker(TrackedRun("otlp://host:4318", "e", tmp_path, "s", {}))
+
+
+def test_a_run_that_plays_nothing_leaves_no_process_and_no_store(tmp_path):
+    with Tracker(tracked_run(tmp_path)) as tracker:
+        assert tracker._process.poll() is None
+
+    assert tracker._process.poll() is not None and not list(tmp_path.iterdir())
 
 
 def test_killed_process_is_reported_and_the_next_attempt_doubles_nothing(played, half, capfd):
