@@ -37,38 +37,21 @@ RULES = "builtin:rule-judge"
 """Source of the judge that applies fixed rules instead of a model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The outcome of judging one answer; tokens and cost are those of all attempts."""
-
-    bits: Bits | None
-    """The verdict; None if no reply could be read."""
-    text: str
-    """The last reply, reasoning included."""
-    attempts: int
-    reason: str
-    """Why there is no verdict; empty if there is one."""
-    first_failed: bool
-    """True if the first request gave no verdict."""
-    seconds: float
-    prompt_tokens: int
-    reply_tokens: int
-    cost: float
-    strict: Bits | None = None
-    """The verdict that the package's parser reads in the first reply; None if there was no reply."""
-
-
 @dataclass(slots=True)
-class Attempts(Generic[Verdict]):
-    """A judge's replies about one answer."""
+class Judged(Generic[Verdict]):
+    """A judge's replies about one answer, and the verdict in the last of them."""
 
-    count: int = 0
-    """Number of requests; the last may have failed without a reply."""
-    replies: list[Reply] = field(default_factory=list)
     verdict: Verdict | None = None
-    """The verdict in the last reply; None if no reply could be read."""
+    """None if no reply could be read."""
     reason: str = ""
     """Why there is no verdict; empty if there is one."""
+    attempts: int = 0
+    """Number of requests; the last may have failed without a reply."""
+    replies: list[Reply] = field(default_factory=list)
+    seconds: float = 0.0
+    """Seconds that the judge took, over all requests."""
+    strict: Bits | None = None
+    """The verdict that the package's parser reads in the first reply; None if there was no reply."""
 
     @property
     def text(self) -> str:
@@ -76,27 +59,22 @@ class Attempts(Generic[Verdict]):
         return self.replies[-1].text if self.replies else ""
 
 
-async def judge_answer(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: Backend, seed: int) -> Judged:
+async def judge_answer(
+    sample: Sample, cell: Cell, answer: str, judge: Judge, backend: Backend, seed: int
+) -> Judged[Bits]:
     """Ask the judge about a model's answer until its verdict can be read, at most ``judge.attempts`` times.
 
     The judge sees only what follows the model's thinking; if nothing follows, it judges an empty answer. Raises BackendDied
     (the verdict is pending again), and ValueError if the instruction is the paper's and its package is not installed.
     """
-    start, scenario = perf_counter(), sample.scenario
+    scenario = sample.scenario
     messages, situation, marks = judge_prompt(sample, cell, answer, judge)
-    attempts = await ask_judge(
+    judged = await ask_judge(
         messages, situation, judge, backend, seed, lambda text: read_verdict(text, scenario, marks)
     )
-    replies = attempts.replies
-    return Judged(
-        attempts.verdict, attempts.text, attempts.count, attempts.reason,
-        first_failed=attempts.count > 1 or attempts.verdict is None,
-        seconds=perf_counter() - start,
-        prompt_tokens=sum(reply.prompt_tokens for reply in replies),
-        reply_tokens=sum(reply.reply_tokens for reply in replies),
-        cost=sum(reply.cost for reply in replies),
-        strict=strict_verdict(replies[0].text, scenario, marks) if replies else None,
-    )  # fmt: skip
+    if judged.replies:
+        judged.strict = strict_verdict(judged.replies[0].text, scenario, marks)
+    return judged
 
 
 async def ask_judge(
@@ -106,23 +84,21 @@ async def ask_judge(
     backend: Backend,
     seed: int,
     parse: Callable[[str], Verdict | None],
-) -> Attempts[Verdict]:
+) -> Judged[Verdict]:
     """Ask, with a new seed per attempt, until ``parse`` reads a verdict or no attempt is left; raises BackendDied."""
-    attempts = Attempts[Verdict]()
-    for number in range(judge.attempts):
-        attempts.count += 1
+    start, judged = perf_counter(), Judged[Verdict]()
+    while judged.verdict is None and judged.attempts < judge.attempts:
+        number, judged.attempts = judged.attempts, judged.attempts + 1
         try:
             reply = await backend.reply(Request(messages, judge.sampling, derive_seed(seed, number), situation))
         except (*ENDS_EPISODE, Refused) as problem:  # another attempt would meet it again
-            attempts.reason = f"{'refused' if isinstance(problem, Refused) else 'unprocessable'}: {problem}"
+            judged.reason = f"{'refused' if isinstance(problem, Refused) else 'unprocessable'}: {problem}"
             break
-        attempts.replies.append(reply)
-        attempts.verdict = parse(reply.text)
-        if attempts.verdict is not None:
-            attempts.reason = ""
-            break
-        attempts.reason = unreadable_reason(reply)
-    return attempts
+        judged.replies.append(reply)
+        judged.verdict = parse(reply.text)
+        judged.reason = unreadable_reason(reply) if judged.verdict is None else ""
+    judged.seconds = perf_counter() - start
+    return judged
 
 
 def judge_prompt(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple[tuple[Message, ...], Situation, int]:

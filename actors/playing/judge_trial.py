@@ -6,10 +6,9 @@ Until one answer has a verdict, a worker sends its judge at most ``FIRST_ANSWERS
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from actors.engine.backend import ModelStopped
-from actors.playing.judge import Attempts, Judged
+from actors.playing.judge import Judged, Verdict
 
 FIRST_ANSWERS = 20
 """A judge that has given no verdict after this many answers is stopped."""
@@ -21,10 +20,6 @@ MIN_SHARE = 0.05
 def reads_nothing(verdicts: int, judged: int) -> bool:
     """Return True if a judge gave a verdict on none of the judged answers, or on too few of at least ``LONG_TRIAL``."""
     return (judged > 0 and verdicts == 0) or (judged >= LONG_TRIAL and verdicts < MIN_SHARE * judged)
-
-
-Outcome = TypeVar("Outcome", bound=Judged | Attempts[Any])
-"""What judging one answer gives; its ``reason`` says why there is no verdict."""
 
 
 @dataclass
@@ -43,8 +38,8 @@ class JudgeTrial:
     last_reason: str = ""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def run(self, judging: Callable[[], Awaitable[Outcome]]) -> Outcome:
-        """Judge one answer once it is admitted, and count the outcome; raises ModelStopped after a failed trial."""
+    async def run(self, judging: Callable[[], Awaitable[Judged[Verdict]]]) -> Judged[Verdict]:
+        """Judge one answer once it is admitted, and count it; raises ModelStopped after a failed trial."""
         async with self.changed:
             await self.changed.wait_for(
                 lambda: self.passed or self.failed or self.verdicts or self.judged_count + self.running < FIRST_ANSWERS
@@ -57,18 +52,18 @@ class JudgeTrial:
                 )
             self.running += 1
         try:
-            outcome = await judging()
+            judged = await judging()
         except BaseException:
             self.running -= 1
             raise
         async with self.changed:
             self.running -= 1
             self.judged_count += 1
-            self.verdicts += not outcome.reason
-            self.last_reason = outcome.reason or self.last_reason
+            self.verdicts += not judged.reason
+            self.last_reason = judged.reason or self.last_reason
             self.passed |= self.judged_count >= LONG_TRIAL and not self.failed
             self.changed.notify_all()
-        return outcome
+        return judged
 
     @property
     def failed(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from actors.engine.backend import Reply
 from actors.playing.episode_rules import PlayedTurn
 from actors.playing.judge import Judged
 from actors.playing.play import Episode
@@ -72,7 +73,7 @@ class JudgedAnswer(NamedTuple):
 
     ordinal: int
     task: AnswerTask
-    judged: Judged
+    judged: Judged[Bits]
 
 
 def episode_batch(played: Sequence[PlayedEpisode]) -> EpisodeBatch:
@@ -109,7 +110,7 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
         episode.key, cell.key, cell.model.name, cell.scenario, cell.condition.name, str(cell.protocol),
         episode.sample.id, episode.seed, str(ending), None if unscored else ending is Ending.CORRECT, asked,
         suggestions, abstentions, categories, unparsable, None if episode.error is None else one_line(episode.error),
-        episode.seconds, *_sum_usage(turns),
+        episode.seconds, *_sum_usage([played.reply for played in turns]),
     )  # fmt: skip
 
 
@@ -119,11 +120,11 @@ def _count_actions(turns: Sequence[PlayedTurn]) -> tuple[int, ...]:
     return tuple(map(actions.count, COUNTED_ACTIONS))
 
 
-def _sum_usage(turns: Sequence[PlayedTurn]) -> Sequence[Any]:
+def _sum_usage(replies: Sequence[Reply]) -> Sequence[Any]:
     """Return the sum of each of ``USAGE_FIELDS``; None if a reply does not report it, or nothing was asked."""
-    if len(turns) == 1:  # the usual case
-        return read_usage(turns[0].reply)
-    columns = zip(*[read_usage(played.reply) for played in turns], strict=True)
+    if len(replies) == 1:  # the usual case
+        return read_usage(replies[0])
+    columns = zip(*map(read_usage, replies), strict=True)
     return [None if None in column else sum(column) for column in columns] or NO_USAGE
 
 
@@ -142,10 +143,11 @@ def turn_row(key: str, number: int, played: PlayedTurn) -> TurnRow:
 def verdict_row(judge: str, answer: JudgedAnswer) -> VerdictRow:
     """Return the row of a verdict."""
     (cell, sample, key), judged = answer.task, answer.judged
+    prompt_tokens, reply_tokens, cost, *_ = _sum_usage(judged.replies)
     return VerdictRow(
         key, judge, cell.key, cell.model.name, cell.scenario, cell.condition.name, sample.id,
-        *_nullable_bits(judged.bits), one_line(judged.reason) or None, judged.first_failed, judged.attempts, judged.text,
-        judged.seconds, judged.prompt_tokens, judged.reply_tokens, judged.cost, *_nullable_bits(judged.strict),
+        *_nullable_bits(judged.verdict), one_line(judged.reason) or None, judged.attempts > 1 or judged.verdict is None,
+        judged.attempts, judged.text, judged.seconds, prompt_tokens, reply_tokens, cost, *_nullable_bits(judged.strict),
     )  # fmt: skip
 
 

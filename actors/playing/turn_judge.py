@@ -34,12 +34,12 @@ class TurnJudge:
         """
         messages, situation, marks = turn_judge_prompt(sample, state, view, answer)
         seed = int(digest(f"{key}/{state.turn}/{self.key}", 7), 16)
-        attempts = await self.trial.run(
+        judged = await self.trial.run(
             lambda: ask_judge(messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, marks))
         )
-        if attempts.verdict is None:
-            raise NoVerdict(f"{self.spec.model.name} gave no verdict on turn {state.turn}: {attempts.reason}")
-        return dialogue.option_from_marks(sample, state, attempts.verdict), attempts.text
+        if judged.verdict is None:
+            raise NoVerdict(f"{self.spec.model.name} gave no verdict on turn {state.turn}: {judged.reason}")
+        return dialogue.option_from_marks(sample, state, judged.verdict), judged.text
 
 
 def turn_judge_prompt(

@@ -71,7 +71,7 @@ def _find_faults(folder: Path) -> Iterator[str]:
     from orchestrator.storage.manifest import find_faults
     from orchestrator.storage.run_folder import stored_sweep
 
-    faults = [f"{folder}/{fault}" for fault in find_faults(folder)]
+    faults = [f"{folder}/{name} {problem}" for name, problem in find_faults(folder).items()]
     yield from faults
     for read in (stored_sweep, read_control_state) if not faults else ():
         try:

@@ -3,23 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from actors.playing.judge_trial import reads_nothing
 from envs.types import Mode
 from orchestrator.execution.prepare import AttemptState
-from orchestrator.execution.result_sink import RequestGroup
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.report.measures.result_columns import add_measures
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import JUDGE_COUNTS, score, write_results
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
-from orchestrator.storage.control_log import ControlState
 from orchestrator.storage.manifest import put_aside_unmended
-from orchestrator.storage.status import write_status
+from orchestrator.storage.status import count_cells, write_status
 from orchestrator.storage.verdict_store import verdicts
 
 INTERRUPTED = 130
@@ -53,8 +50,8 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
         state.find_stops()
         state.replan()
     rows = write_judge_scores(state, own_judge_key(state.sweep))
-    states = cell_states(rows, state.reasons, state.standing)
-    write_status(state.output, states, finished=not state.interrupted)
+    cells = sorted(count_cells(state.output, state.standing, state.reasons), key=lambda cell: cell["cell"])
+    write_status(state.output, cells, finished=not state.interrupted)
     put_aside_unmended(state.output)
     all_played = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
     complete = all_played and (not state.sweep.is_judged or _all_judged(rows))
@@ -89,27 +86,3 @@ def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:
         parts.append(add_anytime_intervals(model_rows, stored, plan.precision, plan.seed))
     rows = pl.concat(parts, how="diagonal")  # only some models may have open-ended cells
     return rows.with_columns(pl.col(name).fill_null(0) for name in JUDGE_COUNTS if name in rows.columns).sort("cell")
-
-
-def cell_states(
-    rows: pl.DataFrame, reasons: Mapping[str, str], standing: ControlState | None = None
-) -> list[dict[str, Any]]:
-    """Return the cells of ``status.json``, one dict per scored row, each with a state and its reason.
-
-    The state of an unfinished cell may be that it is paused or cancelled. ``reasons``: as in ``AttemptOutcome``.
-    """
-    standing, cells = standing or ControlState(), []
-    for row in rows.iter_rows(named=True):
-        state, reason = _cell_state(row, reasons)
-        counts = {name: row[name] for name in ("cell", "planned", "finished", "errors")}
-        cells.append(standing.mark_cell({**counts, "state": state, "reason": reason}))
-    return cells
-
-
-def _cell_state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> tuple[str, str]:
-    """Return a cell's state, and why its model stopped, everywhere or under the cell's condition."""
-    if row["finished"] == row["planned"]:
-        return ("failed" if row["failed"] else "complete"), ""
-    request_group = str(RequestGroup(*(row[name] for name in RequestGroup._fields)))
-    reason = reasons.get(row["model"]) or reasons.get(request_group, "")
-    return ("failed" if reason else "partial" if row["finished"] else "waiting"), reason

@@ -120,8 +120,7 @@ class JudgeQueue:
 
     def give_up(self, ordinals: Iterable[int], reason: str) -> None:
         """Store these answers as unjudged, with the reason."""
-        unjudged = Judged(None, "", 0, reason, True, 0.0, 0, 0, 0.0)
-        answers = [JudgedAnswer(ordinal, self._task(ordinal), unjudged) for ordinal in ordinals]
+        answers = [JudgedAnswer(ordinal, self._task(ordinal), Judged(reason=reason)) for ordinal in ordinals]
         self.store_verdicts(verdict_batch(self.key, answers))
 
     def flush(self, always: bool = False) -> None:

@@ -49,7 +49,7 @@ def read_run(
     left_out = read_bad_lines(folder)
     notes += [
         *describe_stops(sweep.precision, planned, stored.height - belonging.height),
-        *map(str, find_faults(folder)),
+        *(f"{name} {problem}" for name, problem in find_faults(folder).items()),
         *(f"left out: {reason}" for reason in (*limited_products(sweep), *left_out)),
         *sentences(folder),
         *_unfinished_notes(folder, sweep, planned, belonging),

@@ -5,7 +5,6 @@ Every part, and every file that a figure or the next run depends on, has a line 
 
 import logging
 from pathlib import Path
-from typing import NamedTuple
 
 from orchestrator.storage import checksums, lock, safe_write
 from orchestrator.storage.part_files import list_parts
@@ -21,23 +20,12 @@ NO_SUMS = (
 )
 
 
-class Fault(NamedTuple):
-    """A file or table of a run folder that is not as its run left it."""
-
-    name: str
-    problem: str
-    """``DAMAGED``, ``MISSING`` or ``NO_SUMS``."""
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.problem}"
-
-
-def find_faults(folder: Path) -> list[Fault]:
-    """Return the faults of a run folder and of its gold check, sorted by name; while a driver writes, only damaged files."""
+def find_faults(folder: Path) -> dict[str, str]:
+    """Return file or table -> what is wrong with it, of a run folder and its gold check; while a driver writes, only damage."""
     faults = _find_faults(folder, lock.holder(folder) is None)
     for place in {path.parent.parent for path in folder.glob("*/verdicts/*")}:
         faults |= {f"{place.name}/{name}": problem for name, problem in _find_faults(place, False).items()}
-    return [Fault(name, faults[name]) for name in sorted(faults)]
+    return dict(sorted(faults.items()))
 
 
 def _find_faults(folder: Path, at_rest: bool) -> dict[str, str]:

@@ -25,6 +25,7 @@ from actors.text.printable import list_first
 from actors.text.redaction import redact_address, redact_addresses
 from envs.errors import DamagedRunError, RunFolderError
 from envs.plural import pluralize
+from envs.regular import parse_json
 from envs.samples import SkippedLines
 from orchestrator.storage import checksums, lock, safe_write
 from orchestrator.storage.episode_store import KEY, episodes, filter_planned, key_chunks
@@ -58,14 +59,7 @@ class PlannedCell(TypedDict):
     """For a sweep that stops by precision: the episodes of the full set, more than ``planned`` once the cell has stopped."""
 
 
-class StoredPlan(TypedDict):
-    """The content of ``plan.json``."""
-
-    planned: int
-    cells: list[PlannedCell]
-
-
-_PLAN = TypeAdapter(StoredPlan)
+_CELLS = TypeAdapter(list[PlannedCell])
 Parsed = TypeVar("Parsed")
 
 
@@ -175,10 +169,10 @@ def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None =
 def planned_cells(folder: Path) -> list[PlannedCell]:
     """Return the cells of ``plan.json``. Raises RunFolderError if it is absent or damaged."""
     path = folder / PLAN
-    plan = _read(path, lambda content: _PLAN.validate_json(content, strict=True))
-    if plan is None:
+    cells = _read(path, lambda content: _CELLS.validate_python(parse_json(content)["cells"], strict=True))
+    if cells is None:
         raise RunFolderError(f"{path} is not there: the run has not begun to play yet")
-    return plan["cells"]
+    return cells
 
 
 def planned_keys(folder: Path) -> pl.LazyFrame | None:

@@ -4,7 +4,9 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -82,39 +84,49 @@ def read_status(folder: Path) -> dict[str, Any]:
         limits = limited_products(stored_sweep(folder))
     before = {cell["cell"]: cell for cell in status.get("cells", ())}
     cells = []
-    for cell in _count_cells(folder):
+    for cell in count_cells(folder, control):
         old = before.get(cell["cell"], {})
         is_current = running is None and all(old.get(name) == cell[name] for name in ("planned", "finished", "errors"))
         if cell["state"] == "partial":
             cell["reason"] = old.get("reason", "")
-        cells.append(old if is_current else control.mark_cell(cell))
+        cells.append(old if is_current else cell)
     return {
         **status,
-        "finished": status.get("finished", False) and running is None and cells == [*before.values()],
+        "finished": status.get("finished", False)
+        and running is None
+        and {cell["cell"]: cell for cell in cells} == before,
         "running": running,
         "live": _read_json(folder / LIVE) if running is not None else None,
-        "damaged": [fault.name for fault in faults if fault.problem == DAMAGED],
-        "faults": [str(fault) for fault in faults],
+        "damaged": [name for name, problem in faults.items() if problem == DAMAGED],
+        "faults": [f"{name} {problem}" for name, problem in faults.items()],
         "left_out": [*limits, *map(str, read_bad_lines(folder))],
         "cells": cells,
     }
 
 
-def _count_cells(folder: Path) -> list[dict[str, Any]]:
-    """Return the planned cells, counted from the stored episodes."""
+def count_cells(
+    folder: Path, control: ControlState, reasons: Mapping[str, str] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """Return the planned cells with their state, counted from the stored episodes.
+
+    ``reasons``: model, or pattern of cells (``qwen/*/hint``) -> why it stopped, which fails its unfinished cells.
+    """
     errors = pl.col("ending").is_in(ERRORS).sum().alias("errors")
     failed = pl.col("ending").eq(Ending.FAILED).any().alias("failed")
     counts = planned_episodes(folder).group_by("cell").agg(pl.len(), errors, failed).collect()
     counts_by_cell = {cell: values for cell, *values in counts.iter_rows()}
     rows = []
     for cell in planned_cells(folder):
-        stored, error_count, has_failed = counts_by_cell.get(cell["cell"], (0, 0, False))
-        finished = min(stored, cell["planned"])
-        state = "partial" if finished else "waiting"
-        if finished == cell["planned"]:
-            state = "failed" if has_failed else "complete"
-        cell_counts = {"planned": cell["planned"], "finished": finished, "errors": error_count}
-        rows.append({"cell": cell["cell"], **cell_counts, "state": state, "reason": ""})
+        name, planned = cell["cell"], cell["planned"]
+        stored, error_count, has_failed = counts_by_cell.get(name, (0, 0, False))
+        finished, reason = min(stored, planned), ""
+        state = "failed" if has_failed else "complete"
+        if finished < planned:
+            applies = (why for key, why in reasons.items() if name.startswith(f"{key}/") or fnmatchcase(name, key))
+            reason = next(applies, "")
+            state = "failed" if reason else "partial" if finished else "waiting"
+        counted = {"cell": name, "planned": planned, "finished": finished, "errors": error_count}
+        rows.append(control.mark_cell({**counted, "state": state, "reason": reason}))
     return rows
 
 

@@ -60,7 +60,7 @@ def check_end(folder: Path, plan: Plan) -> None:
     if (folder / "verdicts").is_dir():
         check_verdicts(folder)
     faults = find_faults(folder)
-    assert not faults, f"the manifest names {faults[0].name}, which {faults[0].problem}"
+    assert not faults, f"the manifest names {faults}"
     check_files(folder)
 
 

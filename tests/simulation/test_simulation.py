@@ -173,7 +173,7 @@ def test_the_next_attempt_rewrites_or_puts_aside_every_file_that_is_damaged_or_m
             if run.attempt(10 + 2 * number, []) is None:
                 assert name == "sweep.resolved.toml" and run.update, name
                 run.attempt(11 + 2 * number, [])
-        assert find_faults(run.folder) == [], name
+        assert find_faults(run.folder) == {}, name
 
 
 @pytest.mark.long

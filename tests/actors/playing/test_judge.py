@@ -17,6 +17,7 @@ from actors.playing.judge import (
     paper_messages,
     read_paper_wording,
 )
+from actors.playing.records import AnswerTask, JudgedAnswer, verdict_row
 from envs.openended import HEAD, TAIL, Bits, accepted_answers
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
@@ -57,8 +58,8 @@ def judge_with_replies(
 def test_readable_verdict_is_used_at_once():
     verdict, requests = judge_with_replies(["<think>1,1,1,1</think>Because.\n0,1,0,1"])
 
-    assert verdict.bits == Bits(category=True, suggestion=True) and verdict.bits.aggregate
-    assert (verdict.attempts, verdict.reason, verdict.first_failed, len(requests)) == (1, "", False, 1)
+    assert verdict.verdict == Bits(category=True, suggestion=True) and verdict.verdict.aggregate
+    assert (verdict.attempts, verdict.reason, len(requests)) == (1, "", 1)
     assert pickle.loads(pickle.dumps(verdict)) == verdict
     assert verdict.text.endswith("0,1,0,1") and verdict.text.startswith("<think>")
 
@@ -66,8 +67,8 @@ def test_readable_verdict_is_used_at_once():
 def test_unreadable_verdict_is_retried_with_another_seed():
     verdict, requests = judge_with_replies(["no idea", "<think>0,0,0,0", "0,0,0,0"])
 
-    assert verdict.bits == Bits(category=False, suggestion=False), "a zero that was said is a zero"
-    assert (verdict.attempts, verdict.first_failed, verdict.reason) == (3, True, "")
+    assert verdict.verdict == Bits(category=False, suggestion=False), "a zero that was said is a zero"
+    assert (verdict.attempts, verdict.reason) == (3, "")
     assert len({request.seed for request in requests}) == 3
     assert len({request.messages for request in requests}) == 1
 
@@ -83,7 +84,7 @@ def test_unreadable_verdict_is_retried_with_another_seed():
 def test_unreadable_verdict_is_unjudged_with_reason(replies, reason):
     verdict, requests = judge_with_replies(replies)
 
-    assert (verdict.bits, verdict.reason, verdict.first_failed) == (None, reason, True)
+    assert (verdict.verdict, verdict.reason) == (None, reason)
     assert verdict.attempts == len(requests) == (1 if isinstance(replies[0], Exception) else JUDGE.attempts)
 
 
@@ -96,7 +97,9 @@ def test_reply_at_token_limit_is_reported_as_cut_off():
 
     verdict = asyncio.run(judge_answer(SAMPLES["QD"], cell("QD"), "?", JUDGE, Cut(), 5))
     assert (verdict.reason, verdict.attempts) == ("cut off before its verdict", 3)
-    assert (verdict.prompt_tokens, verdict.reply_tokens, verdict.cost) == (300, 21, 0.75), "every attempt is paid for"
+    row = verdict_row("cut", JudgedAnswer(1, AnswerTask(cell("QD"), SAMPLES["QD"], "key"), verdict))
+    assert (row.prompt_tokens, row.reply_tokens, row.cost) == (300, 21, 0.75), "every attempt is paid for"
+    assert row.first_failed and (row.category, row.attempts) == (None, 3)
 
 
 # -- what is read ------------------------------------------------------------------------------------------------------

@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import polars as pl
 import pytest
 
-from orchestrator.execution.score import AttemptOutcome, cell_states
-
-
-def row(finished: int, failed: int = 0, **changed: Any) -> dict[str, Any]:
-    names = {"cell": "m/ROD/hint", "model": "m", "condition": "hint", "protocol": "mcqa"}
-    return {**names, "planned": 5, "finished": finished, "errors": 1, "failed": failed, "other": 7, **changed}
+from orchestrator.execution.score import AttemptOutcome
+from orchestrator.storage.control_log import ControlState
+from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.run_folder import write_plan
+from orchestrator.storage.status import count_cells
+from tests.orchestrator.blocks import block, episode
 
 
 @pytest.mark.parametrize(
-    ("cell", "reasons", "state", "reason"),
+    ("finished", "condition", "reasons", "state", "reason"),
     [
-        (row(5), {}, "complete", ""),
-        (row(5), {"m": "key refused"}, "complete", ""),
-        (row(3), {}, "partial", ""),
-        (row(3), {"m": "key refused"}, "failed", "key refused"),
-        (row(0), {"m/*/hint": "refused all"}, "failed", "refused all"),
-        (row(0), {"m/*/zero-shot": "refused all", "other": "gone"}, "waiting", ""),
-        (row(0), {"m": "key refused", "m/*/hint": "refused all"}, "failed", "key refused"),
-        (row(0, protocol="oeg"), {"m/*/hint-oeg": "refused all"}, "failed", "refused all"),
+        (3, "hint", {}, "complete", ""),
+        (3, "hint", {"m": "key refused"}, "complete", ""),
+        (2, "hint", {}, "partial", ""),
+        (2, "hint", {"m": "key refused"}, "failed", "key refused"),
+        (0, "hint", {"m/*/hint": "refused all"}, "failed", "refused all"),
+        (0, "hint", {"m/*/zero-shot": "refused all", "other": "gone", "m/*/hint-oeg": "gone"}, "waiting", ""),
+        (0, "hint", {"m": "key refused", "m/*/hint": "refused all"}, "failed", "key refused"),
+        (0, "hint-oeg", {"m/*/hint-oeg": "refused all"}, "failed", "refused all"),
     ],
 )
 def test_a_cell_is_failed_where_its_requests_have_stopped(
-    cell: dict[str, Any], reasons: dict[str, str], state: str, reason: str
+    tmp_path: Path, finished: int, condition: str, reasons: dict[str, str], state: str, reason: str
 ) -> None:
-    assert cell_states(pl.DataFrame([cell]), reasons) == [{
-        "cell": "m/ROD/hint", "planned": 5, "finished": cell["finished"], "errors": 1, "state": state, "reason": reason,
+    cell = f"m/QD/{condition}"
+    names = {"cell": cell, "model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa"}
+    write_plan(tmp_path, pl.DataFrame([{**names, "planned": 3}]))
+    store = EpisodeStore(tmp_path)
+    store.append(block([episode(number, cell=cell) for number in range(finished)]))
+    store.flush()
+
+    assert count_cells(tmp_path, ControlState(), reasons) == [{
+        "cell": cell, "planned": 3, "finished": finished, "errors": 0, "state": state, "reason": reason,
     }]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from actors.engine.backend import ScriptedBackend
+from actors.engine.backend import Reply, ScriptedBackend
 from actors.engine.baselines import Baseline
 from actors.playing.judge import Judged
 from actors.playing.judge_runner import JudgeRunner, judge_key
@@ -147,8 +147,7 @@ def test_the_rule_judge_reads_the_answers_as_well_as_the_page_says(queue_of):
 def store(folder, judge, bits_by_number) -> None:
     """Store a judge's bits on gold answers by number; None for an answer that it could not read."""
     judged = [
-        JudgedAnswer(n, task,
-                     Judged(bits, "1", 1, "" if bits else "unread", False, 0.0, 0, 0, 0.0))
+        JudgedAnswer(n, task, Judged(bits, "" if bits else "unread", 1, [Reply("1")]))
         for n, bits in bits_by_number.items() for task in [load_gold_answers()[n].task]
     ]  # fmt: skip
     (folder / "gold").mkdir(exist_ok=True)

@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from actors.engine.backend import Reply
 from actors.engine.baselines import Baseline
 from actors.playing.judge import Judged
 from actors.playing.records import EpisodeBatch, JudgedAnswer, verdict_batch
@@ -130,7 +131,7 @@ def queue_of(tmp_path, demo_data):
 def batch_of(queue, ordinals, bit):
     """Verdicts on these answers: both bits ``bit``, or none where it is None."""
     bits = None if bit is None else Bits(bit, bit)
-    judged = Judged(bits, "1,1", 1, "" if bits else "unread", False, 0.5, 10, 2, 0.0)
+    judged = Judged(bits, "" if bits else "unread", 1, [Reply("1,1", 10, 2)], 0.5)
     tasks = [(ordinal, queue._task(ordinal)) for ordinal in ordinals]
     return verdict_batch(queue.key, [JudgedAnswer(ordinal, task, judged) for ordinal, task in tasks])
 

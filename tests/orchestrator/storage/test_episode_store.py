@@ -172,7 +172,7 @@ def test_a_part_that_cannot_be_used_is_skipped_then_moved_aside_and_its_episodes
     if (spoil, table) != (vanish, "episodes"):  # turns without an episode are left by a crash and are no damage
         assert name in caplog.text
         assert {part.name for part in list_parts(tmp_path).bad} == {name}
-    assert f"{table}/{name}" in {fault.name for fault in find_faults(tmp_path)}
+    assert f"{table}/{name}" in find_faults(tmp_path)
     opened = EpisodeStore(tmp_path)
     assert opened.finished_episodes()["key"].to_list() == [episode(number)["key"] for number in (1, 2, 4)]
     opened.append(batch_of(3))
@@ -180,7 +180,7 @@ def test_a_part_that_cannot_be_used_is_skipped_then_moved_aside_and_its_episodes
     opened.close()
     assert checked_ids(tmp_path) == {1, 2, 3, 4}
     assert len(files(tmp_path, "damaged")) == (1 if spoil is vanish else 2)
-    assert find_faults(tmp_path) == []
+    assert find_faults(tmp_path) == {}
 
 
 def test_parts_are_merged_while_the_run_goes_on(tmp_path, monkeypatch):

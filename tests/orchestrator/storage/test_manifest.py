@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from actors.engine.baselines import Baseline
 from orchestrator.cli.main import app
 from orchestrator.cli.printing import FAULTY
-from orchestrator.storage import checksums, manifest
+from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.manifest import DAMAGED, MISSING, NO_SUMS, find_faults, put_aside_unmended
 from orchestrator.storage.run_folder import RESOLVED
@@ -59,18 +59,18 @@ def replace_by_folder(path: Path) -> None:
 
 
 def names_of(folder: Path) -> set[str]:
-    return {fault.name for fault in find_faults(folder)}
+    return {*find_faults(folder)}
 
 
 @pytest.mark.parametrize("spoil", [empty, extend, flip_bit, Path.unlink, replace_by_folder])
 def test_every_fault_of_every_file_is_named(folder, finished, spoil):
-    assert find_faults(folder) == [] and len(listed(folder)) >= 11
+    assert find_faults(folder) == {} and len(listed(folder)) >= 11
     for name in listed(folder):
         spoil(folder / name)
         assert name in names_of(folder), (name, spoil.__name__)
         shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink(missing_ok=True)
         shutil.copy2(finished / name, folder / name)
-        assert find_faults(folder) == []
+        assert find_faults(folder) == {}
 
 
 def test_a_forged_pair_of_parts_changes_no_table_and_is_moved_aside(folder):
@@ -82,18 +82,18 @@ def test_a_forged_pair_of_parts_changes_no_table_and_is_moved_aside(folder):
     assert episodes(folder).collect().equals(before) and turns(folder).collect().height
     EpisodeStore(folder).close()
     assert sorted(path.name for path in (folder / "damaged").glob("*")) == [f"episodes-{PART}", f"turns-{PART}"]
-    assert find_faults(folder) == []
+    assert find_faults(folder) == {}
 
 
 @pytest.mark.parametrize("table", ["episodes", "turns", "verdicts"])
 def test_a_removed_table_is_named_and_pending_again(folder, table):
     shutil.rmtree(folder / table)
-    assert manifest.Fault(f"{table}/", MISSING) in find_faults(folder)
+    assert find_faults(folder)[f"{table}/"] == MISSING
     status = read_status(folder)
     assert any(fault.startswith(f"{table}/") for fault in status["faults"])
     assert (sum(cell["finished"] for cell in status["cells"]) == 0) == (table != "verdicts")
     EpisodeStore(folder).close()
-    assert find_faults(folder) == []
+    assert find_faults(folder) == {}
 
 
 def test_files_that_no_attempt_rewrites_are_given_up(folder):
@@ -104,7 +104,7 @@ def test_files_that_no_attempt_rewrites_are_given_up(folder):
     (folder / "gone.json").unlink()
     assert names_of(folder) == {"odd.json", "gone.json"}
     put_aside_unmended(folder)
-    assert find_faults(folder) == [] and (folder / "damaged" / f"{folder.name}-odd.json").read_bytes() == b"2"
+    assert find_faults(folder) == {} and (folder / "damaged" / f"{folder.name}-odd.json").read_bytes() == b"2"
 
 
 COMMANDS = (
@@ -119,12 +119,12 @@ def test_commands_name_faults_alike_and_exit_with_3(folder, finished, command):
         shutil.copy(next((folder / "verdicts").glob("part-*")), folder / "verdicts" / PART)
     else:
         (folder / checksums.NAME).unlink()
-    (expected,) = find_faults(folder)
-    assert expected.problem == (DAMAGED if COMMANDS.index(command) % 2 else NO_SUMS)
+    ((name, problem),) = find_faults(folder).items()
+    assert problem == (DAMAGED if COMMANDS.index(command) % 2 else NO_SUMS)
 
     outcome = CliRunner().invoke(app, command.replace("{}", str(folder)).replace("OTHER", str(finished)).split())
     assert outcome.exit_code == FAULTY, outcome.output
-    assert f"{folder}/{expected}" in outcome.stderr
+    assert f"{folder}/{name} {problem}" in outcome.stderr
 
 
 def damage_gold(folder: Path) -> str:

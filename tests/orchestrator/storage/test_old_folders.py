@@ -15,7 +15,7 @@ import pytest
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.storage import checksums, run_folder
 from orchestrator.storage.episode_store import episodes, turns
-from orchestrator.storage.manifest import MISSING, Fault, find_faults
+from orchestrator.storage.manifest import MISSING, find_faults
 from orchestrator.storage.part_files import list_parts
 from orchestrator.storage.status import read_status
 from sweeps.load import load
@@ -63,9 +63,9 @@ def test_old_folder_opens_and_lists_pending_episodes(folder):
     assert progress == {cell.key: (3 if cell.key == UNFINISHED else 4, 4) for cell in plan.cells}
     assert {cell["cell"]: (cell["finished"], cell["planned"]) for cell in status["cells"]} == progress
     assert {cell["cell"] for cell in status["cells"] if cell["state"] != "complete"} == {UNFINISHED}
-    assert find_faults(folder) == []
+    assert find_faults(folder) == {}
     (folder / "results.json").unlink()
-    assert find_faults(folder) == [Fault("results.json", MISSING)]
+    assert find_faults(folder) == {"results.json": MISSING}
 
 
 def test_old_folder_resumes_and_reports_the_same(folder):

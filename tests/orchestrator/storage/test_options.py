@@ -57,4 +57,4 @@ def test_episodes_whose_options_are_lost_are_pending_again(tmp_path, spoil):
     assert sorted(store.finished_episodes()["key"]) == [episode(n)["key"] for n in (2, 3)]
     store.append(with_options(1))
     store.close()
-    assert stored(tmp_path) == [1, 1, 2, 2] and find_faults(tmp_path) == []
+    assert stored(tmp_path) == [1, 1, 2, 2] and find_faults(tmp_path) == {}

@@ -19,6 +19,7 @@ import pytest
 from envs.errors import RunFolderError
 from envs.types import Ending
 from orchestrator.storage import lock
+from orchestrator.storage.control_log import ControlState
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.run_folder import (
     claim,
@@ -31,7 +32,7 @@ from orchestrator.storage.run_folder import (
     to_json,
     write_plan,
 )
-from orchestrator.storage.status import read_status, write_status
+from orchestrator.storage.status import count_cells, read_status, write_status
 from sweeps.load import build
 from sweeps.spec import Sweep
 from tests.orchestrator.blocks import CELL, batch_of, block, episode
@@ -227,6 +228,16 @@ def test_status_counts_only_episodes_of_current_plan(tmp_path):
 
     shutil.rmtree(tmp_path / "episodes")
     assert [cell["state"] for cell in read_status(tmp_path)["cells"]] == ["waiting"]
+
+
+def test_a_sweep_is_finished_whatever_the_order_of_its_cells(tmp_path):
+    with claim(tmp_path, sweep()):
+        names = {"model": "uniform", "condition": "hint", "protocol": "mcqa", "planned": 0}
+        planned = [{**names, "cell": f"uniform/{name}/hint", "scenario": name} for name in ("ROD", "QD")]
+        write_plan(tmp_path, pl.DataFrame(planned))
+        write_status(tmp_path, count_cells(tmp_path, ControlState())[::-1], finished=True)
+
+    assert read_status(tmp_path)["finished"]
 
 
 def test_status_of_a_running_sweep_counts_what_is_durable(tmp_path):

@@ -102,8 +102,8 @@ def test_earlier_parts_read_with_nulls_and_merge_with_new_ones(tmp_path):
 def test_store_reads_back_what_judge_worker_sends(tmp_path):
     three, task = Bits(True, False), AnswerTask(cell("oeg"), SAMPLES["ROD"], "a")
     answers = [
-        JudgedAnswer(5, task, Judged(three, "1,0", 1, "", False, 0.5, 10, 2, 0.25, strict=three)),
-        JudgedAnswer(6, task._replace(key="b"), Judged(None, "what?", 2, "no list", True, 0.5, 10, 2, 0.0)),
+        JudgedAnswer(5, task, Judged(three, "", 1, [Reply("1,0", 10, 2, cost=0.25)], 0.5, three)),
+        JudgedAnswer(6, task._replace(key="b"), Judged(None, "no list", 2, [Reply("what?", 10, 2)], 0.5)),
     ]
     batch = pickle.loads(pickle.dumps(verdict_batch("rules/ours-1", answers)))
     store = VerdictStore(tmp_path)

@@ -48,7 +48,7 @@ def test_the_latest_verdict_of_a_judge_counts_in_the_order_of_writing(tmp_path):
     assert texts == {"j": "0,0", "k": "1,1"}
     store.compact()
     assert read(tmp_path) == [(2, "j"), (1, "k"), (1, "j")]
-    assert parts(tmp_path) == ["part-00000004.parquet"] and find_faults(tmp_path) == []
+    assert parts(tmp_path) == ["part-00000004.parquet"] and find_faults(tmp_path) == {}
     number = os.stat(tmp_path / FOLDER / "part-00000004.parquet").st_ino
     store.compact()
     assert os.stat(tmp_path / FOLDER / "part-00000004.parquet").st_ino == number, "one part is left as it is"
