@@ -18,14 +18,7 @@ from typing import Generic, TypeVar
 from actors.engine.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Request, Situation
 from actors.playing.prompts import open_view
 from envs import SCENARIOS, rulejudge
-from envs.openended import (
-    JUDGE_VERSION,
-    Bits,
-    accepted_answers,
-    instruction,
-    read_verdict,
-    strict_verdict,
-)
+from envs.openended import JUDGE_VERSION, Bits, accepted_answers, instruction, read_verdict, strict_verdict
 from envs.thoughts import strip_thinking
 from envs.types import Mode, Sample
 from sweeps.spec import Cell, Judge

@@ -17,13 +17,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tests.bench.planted_changes import (
-    change_lines,
-    family_lines,
-    order_lines,
-    power_of_change_lines,
-    share_lines,
-)
+from tests.bench.planted_changes import change_lines, family_lines, order_lines, power_of_change_lines, share_lines
 from tests.bench.planted_evidence import (
     Planted,
     active_label_lines,

@@ -20,14 +20,7 @@ from unittest import mock
 import actors.worker
 from actors.trial import certify
 from orchestrator.execution import attempt as attempt_module
-from orchestrator.execution import (
-    cluster_view,
-    driver,
-    gpu_placement,
-    play,
-    ray_cluster,
-    worker_pool,
-)
+from orchestrator.execution import cluster_view, driver, gpu_placement, play, ray_cluster, worker_pool
 from orchestrator.planning import pictures
 from orchestrator.storage import control_log, episode_store, lock, software, status
 from sweeps.spec import ModelSpec

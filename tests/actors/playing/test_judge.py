@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 
 from actors.engine.backend import Backend, Refused, Reply, Request, ScriptedBackend
-from actors.playing.judge import (
-    judge_answer,
-    judge_prompt,
-    paper_messages,
-    read_paper_wording,
-)
+from actors.playing.judge import judge_answer, judge_prompt, paper_messages, read_paper_wording
 from actors.playing.records import AnswerTask, JudgedAnswer, verdict_row
 from envs.openended import HEAD, TAIL, Bits, accepted_answers
 from sweeps.conditions import CONDITIONS

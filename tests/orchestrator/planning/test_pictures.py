@@ -8,13 +8,7 @@ import pytest
 from envs.check import reachable_pictures
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.planning.pictures import (
-    FILE,
-    PictureFile,
-    read_pictures,
-    record_pictures,
-    shown_paths,
-)
+from orchestrator.planning.pictures import FILE, PictureFile, read_pictures, record_pictures, shown_paths
 from orchestrator.storage import checksums
 from tests.orchestrator.report import runs
 
