@@ -18,6 +18,7 @@ from actors.playing.records import AnswerTask, Columns
 from envs.openended import Bits
 from envs.sample_line import parse_sample
 from orchestrator.gold.labels import BITS
+from orchestrator.report.statistics.judge_error import Confusion
 from orchestrator.storage import safe_write
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.conditions import CONDITIONS
@@ -64,24 +65,6 @@ FOLDER = "gold"
 """The folder in a run folder with the verdicts on gold answers."""
 
 
-class GoldCounts(NamedTuple):
-    """How often a judge gives each value of a bit where the truth is yes (hits, misses) and where it is no."""
-
-    hits: int
-    misses: int
-    false_alarms: int
-    rejections: int
-
-    @property
-    def kappa(self) -> float:
-        """Cohen's kappa (1960) with the truth; 0 without an answer, or where chance alone would agree."""
-        hits, misses, alarms, rejections = self
-        if not (total := sum(self)):
-            return 0.0
-        chance = ((hits + misses) * (hits + alarms) + (alarms + rejections) * (misses + rejections)) / total**2
-        return 0.0 if chance == 1 else ((hits + rejections) / total - chance) / (1 - chance)
-
-
 class GoldScore:
     """The accuracy of a judge on the gold answers."""
 
@@ -98,14 +81,14 @@ class GoldScore:
         """Return how many of the judged answers got a verdict."""
         return sum(None not in bits for _, bits in self.judged)
 
-    def counts(self, bit: str) -> GoldCounts:
+    def counts(self, bit: str) -> Confusion:
         """Return the counts of true and given values of a bit; ``aggregate`` is true if one of ``BITS`` is."""
         numbers = range(len(BITS)) if bit == "aggregate" else (BITS.index(bit),)
         read = [
             ([getattr(answer.truth, name) for name in BITS], bits) for answer, bits in self.judged if None not in bits
         ]
         pairs = [tuple(any(values[number] for number in numbers) for values in both) for both in read]
-        return GoldCounts(*map(pairs.count, ((True, True), (True, False), (False, True), (False, False))))
+        return Confusion(*map(pairs.count, ((True, True), (True, False), (False, True), (False, False))))
 
     @property
     def kappa(self) -> float:

@@ -33,7 +33,7 @@ def corrected_shares(run_data: RunData) -> pl.DataFrame:
     gold check, and corrected by the labels, each with its 95% interval. Null where there is no gold check, or too few labels.
     """
     gold, rows = GoldScore(run_data.folder, run_data.judge), list[tuple[object, ...]]()
-    judges = {bit: Confusion(*gold.counts(bit)) for bit in BITS}
+    judges = {bit: gold.counts(bit) for bit in BITS}
     for names, group in _judged_answers(run_data).group_by("model", "condition", maintain_order=True):
         cells = group.partition_by("scenario", maintain_order=True)
         scenarios = [(cell["scenario"][0], cell) for cell in cells]

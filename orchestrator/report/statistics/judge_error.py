@@ -35,6 +35,11 @@ class Confusion(NamedTuple):
     rejections: int
     """The truth is no, and the judge says no."""
 
+    @property
+    def kappa(self) -> float:
+        """Cohen's kappa (1960) with the truth; 0 without an answer, or where chance alone would agree."""
+        return float(np.nan_to_num(_kappas(np.array([self], dtype=np.float64)))[0])
+
 
 FEWEST_LABELS = 20
 """Fewest labels that correct a share; each stratum needs two, or a label of every answer."""
@@ -155,16 +160,16 @@ def paired_kappa(both_yes: int, first_only: int, second_only: int, both_no: int)
     empty where the readers never differ. It covers 93 to 98% of planted values (50 to 1,000 answers, 5 to 50% yes).
     """
     counts = np.array([both_yes, first_only, second_only, both_no], dtype=np.float64)
-    value = float(_kappas(counts[None] / max(counts.sum(), 1))[0])
+    value = float(_kappas(counts[None])[0])
     if np.isnan(value):
         return None
     low, high = np.nanquantile(_kappas(np.random.default_rng(0).dirichlet(counts + 0.5, 10_000)), (0.025, 0.975))
     return IntervalEstimate(value, min(float(low), value), max(float(high), value))
 
 
-def _kappas(shares: Floats) -> Floats:
-    """Return kappa for rows of shares (draws, 4); NaN where chance agreement is 1."""
-    yes, other_yes = shares[:, 0] + shares[:, 1], shares[:, 0] + shares[:, 2]
-    chance = yes * other_yes + (1 - yes) * (1 - other_yes)
+def _kappas(counts: Floats) -> Floats:
+    """Return kappa for rows of counts or shares (draws, 4); NaN where chance agreement is 1."""
+    yes, other_yes, total = counts[:, 0] + counts[:, 1], counts[:, 0] + counts[:, 2], counts.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(chance < 1, (shares[:, 0] + shares[:, 3] - chance) / (1 - chance), np.nan)
+        chance = (yes * other_yes + (total - yes) * (total - other_yes)) / total**2
+        return np.where(chance < 1, ((counts[:, 0] + counts[:, 3]) / total - chance) / (1 - chance), np.nan)
