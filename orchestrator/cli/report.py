@@ -20,7 +20,7 @@ from orchestrator.cli.printing import (
 )
 from orchestrator.monitoring.console import show
 from orchestrator.report.comparisons import run_comparison
-from orchestrator.report.html import write_page
+from orchestrator.report.html.page import write_page
 from orchestrator.report.measures import first_turn_filter as first_turn
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.read_run import read_run, read_runs

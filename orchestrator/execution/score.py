@@ -11,9 +11,9 @@ from envs.types import Mode
 from orchestrator.execution.prepare import AttemptState
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan
-from orchestrator.report.measures.result_columns import add_measures
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import JUDGE_COUNTS, score, write_results
+from orchestrator.report.scores.package_measures import add_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.manifest import put_aside_unmended
 from orchestrator.storage.status import count_cells, write_status

@@ -17,9 +17,9 @@ from actors.text.printable import list_first
 from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.merging.answers import Source, assign_episodes, merge_verdicts, write_episodes, write_verdicts
-from orchestrator.report.measures.result_columns import add_measures
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import score, write_results
+from orchestrator.report.scores.package_measures import add_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage import checksums, loaded_weights, lock, run_folder
 from orchestrator.storage.disk import disk_errors

@@ -10,10 +10,10 @@ from envs.installed import PackageError
 from envs.samples import BadData
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
-from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples
+from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData
 from orchestrator.report.scores.judge_agreement import choose_judge
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
-from orchestrator.report.scores.package_measures import package_measures
+from orchestrator.report.scores.package_measures import Samples, package_measures
 from orchestrator.report.scores.precision_stops import describe_stops
 from orchestrator.storage.control_log import read_control_state
 from orchestrator.storage.episode_store import episodes, filter_planned, turns

@@ -1,6 +1,6 @@
 """``RunData``: the planned episodes of one run folder, with the samples if the data folder is available."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
@@ -13,7 +13,7 @@ from envs.samples import SkippedLines
 from envs.types import UNSCORED, Ending, Mode, Sample
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import move_answers_last, score, verdict_bit
-from orchestrator.report.scores.package_measures import join_package_measures
+from orchestrator.report.scores.package_measures import Samples, join_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.verdict_store import verdicts
@@ -23,8 +23,6 @@ from sweeps.spec import Sweep
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Samples = Mapping[str, Mapping[int, Sample]]
-"""Scenario -> id -> sample."""
 CLUSTERS: dict[str, tuple[Callable[[Sample], str], str]] = {
     "object": (lambda sample: as_text(sample.answer), "samples of one scenario with the same right answer"),
     "picture": (lambda sample: sample.image, "samples of one scenario cut from the same picture or video"),

@@ -40,7 +40,7 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
 def _send_report(run: MlflowRun, data: Path | None) -> None:
     """Send tables, figures, the page, the data set and traces; nothing if the folder's episodes cannot be read."""
     from orchestrator.report.figures.draw import draw_figures
-    from orchestrator.report.html import write_page
+    from orchestrator.report.html.page import write_page
     from orchestrator.report.read_run import read_run
     from orchestrator.report.tables.all_tables import write_tables
     from orchestrator.tracking.traces import send_traces

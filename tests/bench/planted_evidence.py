@@ -17,7 +17,8 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.missingness import missing_bounds
 from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.measures.ranking import ranking
-from orchestrator.report.run_data import AUTOMATIC, RunData, Samples
+from orchestrator.report.run_data import AUTOMATIC, RunData
+from orchestrator.report.scores.package_measures import Samples
 from orchestrator.report.statistics.clustered import average_means, equivalence_test, estimate_mean
 from orchestrator.report.statistics.judge_error import Confusion, Labels, prediction_powered, rogan_gladen
 from orchestrator.report.statistics.proportion import proportion_interval

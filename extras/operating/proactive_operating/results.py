@@ -6,7 +6,8 @@ from pathlib import Path
 import polars as pl
 
 from orchestrator.report.read_run import read_run
-from orchestrator.report.run_data import RunData, Samples
+from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.package_measures import Samples
 from proactive_operating.decisions import KNOWLEDGE, REGRETS, knowledge_table, regret_table
 from proactive_operating.points import operating_points
 from sweeps.spec import Sweep

@@ -15,7 +15,7 @@ from actors.engine.backend import Backend, Reply, Request
 from envs import SCENARIOS
 from envs.scenario import suggestions
 from orchestrator.report.figures.draw import draw_figures
-from orchestrator.report.html import write_page
+from orchestrator.report.html.page import write_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables

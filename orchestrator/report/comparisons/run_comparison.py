@@ -18,7 +18,7 @@ from orchestrator.inspection.certificate import compare_certificates, read_certi
 from orchestrator.report.measures.clustering import clustering, describe_clusters, outcomes
 from orchestrator.report.measures.paired import CELL, compare, correct_together, equality_margin, tally_pairs
 from orchestrator.report.run_data import RunData
-from orchestrator.report.statistics.exact_tests import ALPHA
+from orchestrator.report.statistics.clustered import ALPHA
 from orchestrator.report.statistics.proportion import Z
 from orchestrator.report.tables.evidence import change_table
 from orchestrator.report.tables.model_input import input_notes

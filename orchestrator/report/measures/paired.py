@@ -18,16 +18,18 @@ import polars as pl
 from orchestrator.report.measures.clustering import attach, independent_units, number_groups, outcomes
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.statistics.clustered import (
+    ALPHA,
     Floats,
     Mean,
     average_strata,
     equivalence_test,
+    holm,
+    mcnemar,
     skewed_test,
     t_interval,
     t_test,
     unknown_is_nan,
 )
-from orchestrator.report.statistics.exact_tests import ALPHA, holm, mcnemar
 from sweeps.protocol import ZERO_SHOT, Protocol
 from sweeps.sections import MARGIN
 from sweeps.spec import Sweep

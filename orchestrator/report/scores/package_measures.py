@@ -1,19 +1,43 @@
-"""Measures of installed packages: one value per episode, its mean over a cell, and the number of episodes in the mean.
+"""The columns of results in addition to the scores, above all measures of installed packages.
 
-A measure that fails is left out of the results with one sentence; the other columns are unchanged.
+A measure gives one value per episode: the columns are its mean over a cell, and the number of episodes in the mean. One that
+fails is left out of the results with one sentence; the other columns are unchanged.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 import polars as pl
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
-from envs.installed import PackageError, load_function
-from envs.types import ERRORS
+from envs.installed import PackageError, load_function, offers
+from envs.types import ERRORS, Sample
+from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.statistics.proportion import proportion_bounds
+from orchestrator.storage.episode_store import turns
+from sweeps.spec import Sweep
+
+Samples = Mapping[str, Mapping[int, Sample]]
+"""Scenario -> id -> sample."""
 
 COUNT_SUFFIX = "_n"
 """Suffix of the column with a measure's number of episodes; no other column of the results has it."""
+
+
+def add_measures(
+    rows: pl.DataFrame, folder: Path, sweep: Sweep, stored: pl.LazyFrame, samples: Samples, warn: Callable[[str], None]
+) -> pl.DataFrame:
+    """Return scored rows of the ``stored`` episodes with every further column of results.
+
+    ``warn`` receives one sentence for each measure of a package that fails.
+    """
+    measured, failed = package_measures(sweep.measures, stored, turns(folder))
+    for sentence in failed:
+        warn(sentence)
+    rows = join_package_measures(rows, measured)
+    for name in offers("result"):
+        rows = load_function("result", name)(rows, folder, sweep, stored, samples)
+    return add_resources(rows, folder, sweep)
 
 
 def measure_names(columns: Iterable[str]) -> list[str]:
@@ -22,7 +46,7 @@ def measure_names(columns: Iterable[str]) -> list[str]:
 
 
 def package_measures(
-    requested: Sequence[str], episodes: pl.LazyFrame, turns: pl.LazyFrame
+    requested: Sequence[str], episodes: pl.LazyFrame, turn_rows: pl.LazyFrame
 ) -> tuple[pl.DataFrame | None, list[str]]:
     """Return one row per cell with the columns of every ``requested`` measure, and one sentence for each that failed.
 
@@ -33,7 +57,7 @@ def package_measures(
     if not requested:
         return None, []
     answered = episodes.filter(~pl.col("ending").is_in(ERRORS))
-    answered_turns = turns.join(answered.select("key"), on="key", how="semi", maintain_order="left")
+    answered_turns = turn_rows.join(answered.select("key"), on="key", how="semi", maintain_order="left")
     cells = answered.select("key", "cell").collect()
     rows, failed = cells.select("cell").unique(maintain_order=True).sort("cell"), list[str]()
     for name in requested:

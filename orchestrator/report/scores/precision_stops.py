@@ -34,21 +34,15 @@ def add_anytime_intervals(
     stopped = stopped_cells(rows)
     if rule is None or not stopped:
         return rows
-    targets = {row["cell"]: target_half_width(rule, rows, row) for row in rows.iter_rows(named=True)}
     stored = episodes.filter(pl.col("cell").is_in(list(stopped))).select(COLUMNS).collect()
-    bounds_by_cell = [
-        (str(cell), *anytime_intervals([sort_by_draw(part, seed)], [stopped[str(cell)]], targets[str(cell)])["acc"])
-        for (cell,), part in stored.group_by(["cell"])
-    ]
-    bounds = pl.DataFrame(
-        bounds_by_cell, schema={"cell": pl.String, "_low": pl.Float64, "_high": pl.Float64}, orient="row"
-    )
-    bounded = rows.join(bounds, on="cell", how="left", maintain_order="left")
-    is_stopped = pl.when(pl.col("_low").is_not_null())
-    return bounded.with_columns(
-        acc_low=is_stopped.then(pl.min_horizontal("_low", "acc")).otherwise("acc_low"),
-        acc_high=is_stopped.then(pl.max_horizontal("_high", "acc")).otherwise("acc_high"),
-    ).drop("_low", "_high")
+    parts, bounds = stored.partition_by("cell", as_dict=True), list[tuple[str, float, float]]()
+    for row in rows.filter(pl.col("cell").is_in(stored["cell"].implode())).iter_rows(named=True):
+        cell, target = row["cell"], target_half_width(rule, rows, row)
+        low, high = anytime_intervals([sort_by_draw(parts[cell,], seed)], [stopped[cell]], target)["acc"]
+        acc = low if row["acc"] is None else row["acc"]
+        bounds.append((cell, min(low, acc), max(high, acc)))
+    schema = {"cell": pl.String, "acc_low": pl.Float64, "acc_high": pl.Float64}
+    return rows.update(pl.DataFrame(bounds, schema=schema, orient="row"), on="cell")
 
 
 def stopped_cells(rows: pl.DataFrame) -> dict[str, int]:

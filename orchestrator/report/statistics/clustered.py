@@ -1,4 +1,4 @@
-"""The one interval and test of means, differences and averages: Student's t over clusters of samples.
+"""The intervals and tests of shares, means, differences and averages: Student's t over clusters of samples, and exact tests.
 
 The variance is CR2 and its degrees of freedom are Satterthwaite's (Bell and McCaffrey 2002, Survey Methodology 28:169-181),
 which for independent samples is the usual t. An average weighs its strata, the scenarios, equally. Suggestions are skewed by
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
+from scipy.special import bdtr, stdtr, stdtrit  # type: ignore[import-untyped]
 
 from orchestrator.report.statistics.proportion import Z, proportion_bounds
 
@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Estimate = tuple[Any, Any, Any]
 """Values and the bounds of their 95% intervals: numbers, or arrays of one length."""
+ALPHA = 0.05
 LEVEL = 0.975
 """One-sided level of a two-sided 95% interval."""
 unknown_is_nan = np.errstate(invalid="ignore", divide="ignore")
@@ -163,6 +164,24 @@ def skewed_test(mean: Mean) -> tuple[Any, Any, Any, Any]:
     p = 2 * stdtr(mean.freedom, -abs(_correct_skewness(mean.value / error, skewness)))
     p = np.fmin(1.0, np.maximum(np.where(mean.value == 0, 1.0, p), t_test(mean)))
     return mean.value, limits.min(axis=0), limits.max(axis=0), p
+
+
+def mcnemar(gained: Integers, lost: Integers) -> Floats:
+    """Return the exact two-sided p of equal chances for gained and lost pairs (McNemar 1947); 1 without discordant pairs."""
+    return np.asarray(np.minimum(1.0, 2 * bdtr(np.minimum(gained, lost), gained + lost, 0.5)), dtype=np.float64)
+
+
+def holm(p: Floats, family: int = 0) -> Floats:
+    """Return Holm's step-down adjusted p (1979), which keep the chance of any false finding in the family below alpha.
+
+    ``family`` is the number of declared comparisons, including those without data; by default the length of ``p``.
+    """
+    order = np.argsort(p, kind="stable")
+    remaining = np.arange(max(family, len(p)), 0, -1)[: len(p)]
+    stepped = np.maximum.accumulate(p[order] * remaining)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted
 
 
 @unknown_is_nan

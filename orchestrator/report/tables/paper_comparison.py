@@ -31,7 +31,7 @@ from orchestrator.report.paper.published import (
 )
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.scores.metrics import missing_episodes
-from orchestrator.report.statistics.exact_tests import ALPHA
+from orchestrator.report.statistics.clustered import ALPHA
 from orchestrator.report.statistics.proportion import Z
 from orchestrator.report.tables.flip_rates import measured_flips
 from orchestrator.report.tables.open_ended import INTERVALS, open_ended_averages

@@ -10,7 +10,7 @@ from envs.errors import RunFolderError
 from envs.samples import lines_file
 from orchestrator.execution.attempt import open_attempt
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.report.html.summary import list_problems
+from orchestrator.report.html.page import list_problems
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.status import read_status
 from tests.orchestrator.cli.test_cli import call

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from actors.text.printable import UNSAFE
 from orchestrator.cli.main import app
-from orchestrator.report.html import write_page
+from orchestrator.report.html.page import write_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import write_tables
 from orchestrator.tracking.traces import transcripts

@@ -15,7 +15,7 @@ from orchestrator.cli.main import app
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.read_run import read_run, read_runs
-from orchestrator.report.statistics.exact_tests import holm
+from orchestrator.report.statistics.clustered import holm
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep, write_published_run
 
 MODELS = ["qwen2.5-vl-7b", "internvl3-8b"]

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from orchestrator.report.html import build_page, write_page
+from orchestrator.report.html.page import build_page, write_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.answer import answer_sentences
 from tests.orchestrator.report.runs import play_sweep, sweep

@@ -10,7 +10,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from orchestrator.report.html import write_page
+from orchestrator.report.html.page import write_page
 from orchestrator.report.read_run import read_run
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
 from tests.orchestrator.view.hostile_run import ALARM, hostile_run

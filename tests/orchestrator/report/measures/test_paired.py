@@ -18,7 +18,7 @@ from orchestrator.report.measures.paired import (
     primary_condition,
     tally_pairs,
 )
-from orchestrator.report.statistics.exact_tests import holm, mcnemar
+from orchestrator.report.statistics.clustered import holm, mcnemar
 from orchestrator.report.tables.evidence import paired_table
 from sweeps.sections import Evidence
 from tests.orchestrator.blocks import episode

@@ -10,7 +10,7 @@ import pytest
 from actors.engine.baselines import Baseline
 from actors.trial.certificate import Certificate, CertifiedRequest
 from orchestrator.inspection.certificate import add_certificate
-from orchestrator.report.html import build_page
+from orchestrator.report.html.page import build_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import write_tables
 from orchestrator.storage.run_folder import stored_sweep

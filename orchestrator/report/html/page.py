@@ -1,22 +1,77 @@
-"""The summary of the page: facts about the run, and its problems. Every sentence is computed from this run."""
+"""Writes ``report.html``, a file that opens from disk, sends no request, and escapes all text.
 
-from collections.abc import Iterator
+The same folder, data and seed give the same bytes. Every sentence is computed from this run.
+"""
+
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import polars as pl
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from actors.playing.prompts import VERSIONS
 from actors.playing.turn_judge import turn_judge_key
 from envs import in_paper_order
 from envs.plural import pluralize
 from envs.types import ERRORS
-from orchestrator.report.html.text import join_names, visible
+from orchestrator.report.figures.draw import CAPTIONS, FigureImage, figure_images
+from orchestrator.report.html.text import join_names, policy_hash, visible
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.paper.published import foreign_scenarios, subset_scenarios
 from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.answer import answer_sentences
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
+from orchestrator.report.scores.unreadable import unreadable_lines
+from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.parts import Row
+from orchestrator.report.tables.table import Table
+from orchestrator.storage import safe_write
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import judge_counts
+
+NAME = "report.html"
+
+
+class Page(NamedTuple):
+    """Everything that the template shows."""
+
+    title: str
+    answers: Sequence[str]
+    """Whether each model asks, in a sentence."""
+    problems: Sequence[str]
+    tables: Sequence[Table]
+    figures: Sequence[tuple[str, str, FigureImage]]
+    """Name, caption and image of each figure."""
+    facts: dict[str, str]
+
+
+def write_page(run_data: RunData) -> Path:
+    """Write ``report.html`` into the run folder and return its path. It allows its own style by hash, and nothing else."""
+    style = (files(__package__) / "report.css").read_text("utf-8")
+    policy = f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; base-uri 'none'; form-action 'none'"
+    options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader(__package__, "."), autoescape=True, **options)
+    environment.filters["visible"] = visible
+    template, target = environment.get_template("template.html.j2"), run_data.folder / NAME
+    text = template.render(page=build_page(run_data), pluralize=pluralize, style=style, policy=policy)
+    safe_write.write(target, text.encode())
+    return target
+
+
+def build_page(run_data: RunData) -> Page:
+    """Return the contents of the page."""
+    answers = [visible(sentence, 600) for sentence in answer_sentences(run_data.rows, run_data.sweep)]
+    unreadable = unreadable_lines(run_data.rows, run_data.folder, run_data.baselines)
+    return Page(
+        title=visible(run_data.sweep.name),
+        answers=answers or ["No episode of a model is scored."],
+        problems=[*(visible(line, 400) for line in unreadable), *list_problems(run_data)],
+        tables=report_tables(run_data),
+        figures=[(name, CAPTIONS.get(name, name), image) for name, image in figure_images(run_data).items()],
+        facts=list_facts(run_data),
+    )
 
 
 def list_facts(run_data: RunData) -> dict[str, str]:
