@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from orchestrator.report.figures import FEWEST
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import offered_tables
 from orchestrator.storage import safe_write
@@ -24,8 +25,6 @@ CAPTIONS = {
 SHOWN = ("answer", "conditions")
 """Figures of the page; `report --figures` writes all."""
 FORMATS = ("pdf", "svg")
-FEWEST = 3
-"""Fewest models of a figure: with fewer, a table says more in less space."""
 
 
 class FigureImage(NamedTuple):
