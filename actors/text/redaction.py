@@ -67,15 +67,8 @@ def _spellings(secret: str) -> set[str]:
     as_json = [json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)]
     nested = [json.dumps(text)[1:-1] for text in as_json]
     addresses = [quote(secret), quote(secret, safe=""), quote_plus(secret)]
-    return {
-        secret,
-        *as_json,
-        *nested,
-        *addresses,
-        repr(secret)[1:-1],
-        html.escape(secret),
-        html.escape(secret, quote=False),
-    }
+    pages = [html.escape(secret), html.escape(secret, quote=False)]
+    return {secret, repr(secret)[1:-1], *as_json, *nested, *addresses, *pages}
 
 
 def _find_all(text: str, part: str) -> Iterator[int]:

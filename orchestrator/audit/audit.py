@@ -9,7 +9,7 @@ import polars as pl
 
 from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
-from orchestrator.audit.comparison import BITS, COUNTED, STORED, Difference, Recording, differences, task
+from orchestrator.audit.comparison import BITS, STORED, Difference, Recording, differences, task
 from orchestrator.audit.package import open_package
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.planning.build_plan import stored_episodes
@@ -100,7 +100,6 @@ def audit(
 def _recordings(plan: Plan, folder: Path, cells: Mapping[str, Cell]) -> Iterator[Recording]:
     """Yield the stored episodes of these cells, model by model."""
     episodes = stored_episodes(plan, folder).filter(pl.col("cell").is_in(list(cells)))
-    episodes = episodes.rename({name: f"n_{name}" for name in ("turns", "correct", *COUNTED)})
     for model in dict.fromkeys(cell.model.name for cell in cells.values()):
         own = episodes.filter(pl.col("model") == model)
         own_turns = turns(folder).join(own.select("key"), on="key", how="semi").sort("key", "turn")

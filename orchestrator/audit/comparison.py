@@ -49,7 +49,7 @@ class Recording:
     """A stored episode with the sample under its condition."""
 
     row: Mapping[str, Any]
-    """Columns of the episode, and of its turns as lists; counts of the episode are ``n_turns`` and so on."""
+    """Columns of the episode, and of its turns as lists."""
     cell: Cell
     sample: Sample
     verdicts: Sequence[Mapping[str, Any]] = ()
@@ -134,10 +134,10 @@ def _total_sides(row: Mapping[str, Any], turns: Sequence[Replayed], package: Map
     yield "ending", stored, ours, theirs
     actions = Counter(turn.turn.action.value for turn in turns)
     unanswered = row["ending"] == Ending.OVERFLOW  # the last turn has no reply
-    yield "turns", row["n_turns"], len(turns) + unanswered, NOT_ASKED
-    yield "correct", row["n_correct"], ours == Ending.CORRECT, NOT_ASKED
+    yield "turns", row["turns"], len(turns) + unanswered, NOT_ASKED
+    yield "correct", row["correct"], ours == Ending.CORRECT, NOT_ASKED
     for name, action in COUNTED.items():
-        yield name, row[f"n_{name}"], actions[action], NOT_ASKED
+        yield name, row[name], actions[action], NOT_ASKED
 
 
 # -- open-ended answers ------------------------------------------------------------------------------------------------

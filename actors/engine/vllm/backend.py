@@ -32,15 +32,7 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-from actors.engine.backend import (
-    Backend,
-    BackendDied,
-    ModelInput,
-    Overflow,
-    Reply,
-    Request,
-    Unprocessable,
-)
+from actors.engine.backend import Backend, BackendDied, ModelInput, Overflow, Reply, Request, Unprocessable
 from actors.engine.chat_format import Chat, Part, conversation, template_variables
 from actors.engine.decoding import decoding
 from actors.engine.hf.network import adapter_folder
@@ -116,7 +108,7 @@ class VLLMBackend(Backend):
         calls = self.calls if request.tools else None
 
         def make_params() -> SamplingParams:
-            skip_special = calls.skips_special_tokens(request.tools) if calls else True
+            skip_special = calls.request(request.tools).skip_special_tokens if calls else True
             return sampling_params(choices, limit, seed, skip_special and self.thoughts is None)
 
         output, pictures, seconds = await self.generate(

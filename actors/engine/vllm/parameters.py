@@ -56,8 +56,10 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         "limit_mm_per_prompt": {"image": model.max_images or MAX_IMAGES, **UNUSED_MODALITIES},
         "disable_log_stats": True,
         **one_process_flags(),
-        **context_arguments(model),
+        "hf_overrides": extend_positions if model.exceeds_context else keep_positions,
     }
+    if model.limited_by_memory:
+        flags["max_model_len"] = AUTOMATIC
     if model.gpus > 1:
         # By default, vLLM sees Ray's placement group and would reserve the GPUs a second time.
         flags["distributed_executor_backend"] = "mp"
@@ -95,12 +97,6 @@ def sampling_params(decoding: Decoding, max_tokens: int, seed: int, skip_special
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_clone=True,  # a shallow copy is enough
     )  # fmt: skip
-
-
-def context_arguments(model: ModelSpec) -> dict[str, Any]:
-    """Return the engine's flags about its context."""
-    flags: dict[str, Any] = {"hf_overrides": extend_positions if model.exceeds_context else keep_positions}
-    return flags | ({"max_model_len": AUTOMATIC} if model.limited_by_memory else {})
 
 
 def extend_positions(config: Any) -> Any:

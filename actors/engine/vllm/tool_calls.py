@@ -48,11 +48,6 @@ def add_functions(template: ChatParams, functions: Sequence[Function]) -> ChatPa
     return replace(template, chat_template_kwargs={**template.chat_template_kwargs, "tools": tools})
 
 
-def template_takes_functions(renderer: Any, template: ChatParams) -> bool:
-    """Return True if the model's chat template writes functions; others ignore them silently."""
-    return FUNCTION_PROBE.name in render_question(renderer, add_functions(template, [FUNCTION_PROBE]))
-
-
 def render_question(renderer: Any, template: ChatParams) -> str:
     """Return a prompt of the model's chat template."""
     _, prompt = renderer.render_messages(QUESTION, template)
@@ -76,21 +71,20 @@ class ToolCalls:
         except KeyError:
             names = ", ".join(sorted(ToolParserManager.list_registered()))
             raise ValueError(f"tools = {model.tools!r} is not a tool parser of vLLM; write one of {names}") from None
-        if not template_takes_functions(renderer, template):
+        if FUNCTION_PROBE.name not in render_question(renderer, add_functions(template, [FUNCTION_PROBE])):
             raise ValueError(
                 f'the chat template of {model.source} takes no functions: write tools = "text" for {model.name}'
             )
         self.tokenizer = renderer.get_tokenizer()
 
     def request(self, functions: Sequence[Function]) -> Any:
-        """Return the request that the parser would see in vLLM's server."""
+        """Return the request that the parser would see in vLLM's server.
+
+        Its ``skip_special_tokens`` is False if the model writes calls with special tokens.
+        """
         tools = [function_schema(function) for function in functions]
         request = plain_request(tools=tools, tool_choice="auto")
         return self.parser(self.tokenizer, request.tools).adjust_request(request)
-
-    def skips_special_tokens(self, functions: Sequence[Function]) -> bool:
-        """Return True if the parser reads texts without special tokens; some models write calls with them."""
-        return bool(self.request(functions).skip_special_tokens)
 
     def read(self, text: str, functions: Sequence[Function]) -> str:
         """Return a reply in the format that ``envs.tool_calls`` reads; a text without a call stays unchanged."""

@@ -66,7 +66,8 @@ def test_it_plays_a_sweep(cli, demo_data, tmp_path, fetched):
     overrides = [word for setting in settings for word in ("--set", setting)]
     openly = cli.call("run", "demo-real-oeg", *overrides, "--output", tmp_path / "oeg")
 
-    assert openly.returncode == 0 and turns(tmp_path / "oeg").collect()["reply"].str.ends_with(".").mean() > 0.8
+    sentences = turns(tmp_path / "oeg").collect()["reply"].str.contains(r"[.?]$")
+    assert openly.returncode == 0 and sentences.mean() > 0.8, "answers end as statements, requests often as questions"
     assert done.returncode == 0, done.stderr
     assert rows.height == 42 and rows["error"].null_count() == 42
     assert reference["correct"].mean() > 0.6, "chance is 0.25"

@@ -309,7 +309,7 @@ def test_what_the_package_plays_otherwise_is_named(recording):
 @pytest.mark.parametrize("name", ["correct", *comparison.COUNTED])
 def test_a_changed_count_is_named(recording, name):
     episode, package = recording
-    row = {**episode.row, f"n_{name}": episode.row[f"n_{name}"] + 1}
+    row = {**episode.row, name: episode.row[name] + 1}
     assert [difference.what for difference in differences(replace(episode, row=row), package)] == [name]
 
 
@@ -320,5 +320,5 @@ def test_a_changed_count_is_named(recording, name):
 def test_an_ending_is_that_of_game_and_package(recording, stored, turns, whats):
     """Errors and overflows have no ending in the game; an overflow has one more turn, without a reply."""
     episode, package = recording
-    row = {**episode.row, "ending": stored, "n_turns": episode.row["n_turns"] + turns}
+    row = {**episode.row, "ending": stored, "turns": episode.row["turns"] + turns}
     assert [difference.what for difference in differences(replace(episode, row=row), package)] == whats
