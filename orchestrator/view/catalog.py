@@ -54,8 +54,6 @@ class Catalog:
         self.rows = rows.join(cells, on=("run", *NAMES), maintain_order="left")
         self.cells = cells.drop("cell").to_dicts()
         """Run and names of each number in column ``cell``."""
-        self.starts = np.cumsum([0, *(run.episodes.height for run in runs.values())])
-        """Position of the first episode of each run."""
 
     @property
     def height(self) -> int:
@@ -95,15 +93,12 @@ class Catalog:
 
         ``thumbnails`` returns the pictures of a data folder; positions are ascending.
         """
-        for (name, run), start, end in zip(self.runs.items(), self.starts, self.starts[1:], strict=False):
-            own = [position for position in positions if start <= position < end]
-            if not own:
-                continue
-            keys = self.rows["key"].gather(own).to_list()
-            stored, judged = (rows_by_key(table(run.folder), keys) for table in (turns, verdicts))
+        for (name,), own in self.rows[positions].group_by("run", maintain_order=True):
+            run = self.runs[str(name)]
+            stored, judged = (rows_by_key(table(run.folder), own["key"]) for table in (turns, verdicts))
             pictures = thumbnails(picture_folder(run))
-            for position, key in zip(own, keys, strict=True):
-                row = run.episodes.row(int(position - start), named=True) | {"kind": KINDS[self.rows["kind"][position]]}
+            for key, number, kind in own.select("key", "number", "kind").iter_rows():
+                row = run.episodes.row(number, named=True) | {"kind": KINDS[kind]}
                 view = view_episode(run, pictures, row, stored.get(key, []), judged.get(key, []))
                 yield {**view, "run": name}
 
@@ -149,7 +144,7 @@ def _count_planned(run: RunData) -> int:
 
 
 def _columns(run: RunData) -> pl.DataFrame:
-    """Return key, ``NAMES`` and what the list filters and sorts."""
+    """Return key, number in the run, ``NAMES`` and what the list filters."""
     numbers = {kind: number for number, kind in enumerate(KINDS)}
     kinds = endings(run).select("key", "kind")
     judged = verdicts(run.folder).select("key", "aggregate").unique("key", keep="last", maintain_order=True).collect()
@@ -157,8 +152,9 @@ def _columns(run: RunData) -> pl.DataFrame:
     rows = rows.join(judged, on="key", how="left", maintain_order="left")
     score = pl.when(pl.col("ending") == Ending.ANSWERED).then("aggregate").otherwise("correct")
     kind = pl.when(pl.col("ending") == Ending.MAPPED).then(pl.lit(MAPPED)).otherwise("kind")
-    return rows.select(
+    return rows.with_row_index("number").select(
         "key",
+        "number",
         pl.col(*NAMES).fill_null(""),
         pl.col("sample_id").cast(pl.Int32, strict=False).fill_null(-1).alias("sample"),
         kind.replace_strict(numbers, return_dtype=pl.UInt8).alias("kind"),

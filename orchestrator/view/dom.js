@@ -31,6 +31,3 @@ function visible(text) {
 
 /** Return `1 row` or `2,000 rows`. */
 const pluralize = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-
-/** Encode a value for the address; slashes stay readable. */
-const address = (text) => encodeURIComponent(text).replaceAll("%2F", "/");

@@ -7,8 +7,8 @@ const state = Object.fromEntries(ADDRESS.map((name) => [name, ""]));
 let shown = { positions: new Uint32Array(), counts: {} };
 let start = 0, latest = 0;
 
-/** Return the address of a state: `#model=..&episode=NAME`. */
-const fragmentOf = (values) => "#" + ADDRESS.filter((name) => values[name]).map((name) => `${name}=${address(values[name])}`).join("&");
+/** Return the address of a state: `#model=..&episode=NAME`; slashes stay readable. */
+const fragmentOf = (values) => "#" + ADDRESS.filter((name) => values[name]).map((name) => `${name}=${encodeURIComponent(values[name])}`).join("&").replaceAll("%2F", "/");
 
 function option(value, label, selected) {
   const node = make("option", { value }, visible(label));

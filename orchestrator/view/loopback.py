@@ -35,6 +35,7 @@ class LoopbackPage:
         """Return the application: the routes behind the guard."""
         application = web.Application(middlewares=[self._guard], client_max_size=self.max_body_bytes)
         application.add_routes(self.routes)
+        application.on_response_prepare.append(self._add_headers)
         return application
 
     async def watch(self) -> None:
@@ -43,17 +44,13 @@ class LoopbackPage:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse other hosts, origins and tokens, and add the headers of every response."""
+        """Refuse other hosts, origins and tokens."""
         if (status := self._refusal_status(request)) is not None:
-            response: web.StreamResponse = web.Response(status=status, text="refused\n")
-        else:
-            try:
-                response = await handler(request)
-            except web.HTTPException as problem:
-                problem.headers.update(self.headers)
-                raise
+            return web.Response(status=status, text="refused\n")
+        return await handler(request)
+
+    async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(self.headers)
-        return response
 
     def _refusal_status(self, request: web.Request) -> int | None:
         """Return the HTTP status of a refusal; None for an allowed request."""

@@ -20,7 +20,7 @@ import polars as pl
 from actors.playing.prompts import open_question, question_message, tool_messages
 from envs.tool_calls import calls_for_view, functions
 from envs.types import ERRORS, Ending, View
-from orchestrator.report.html.episode_view import ReplayedTurn, episodes_with_turns, replay_episode
+from orchestrator.report.html.episode_view import ReplayedTurn, replay_episode, rows_by_key
 from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import BITS
@@ -35,6 +35,8 @@ SCHEMA = 2
 PLAN: dict[str, Any] = {"name": "plan", "steps": [], "config": {}}
 PICTURED, PICTURE_BYTES = 300, 8_000_000
 """Most episodes of a log with attached pictures, and most bytes of these pictures."""
+CHUNK = 2_000
+"""Number of episodes whose turns are in memory at once."""
 LONGEST_SUMMARY = 500
 """Most characters of a text in the list of samples; the sample itself has the full text."""
 MEASURES = {
@@ -88,10 +90,12 @@ class _Log:
         summaries: list[Json] = []
         with ZipFile(folder / f"{time}_{task}_{self.id}.eval", "w", ZIP_DEFLATED) as log:
             _add_member(log, "_journal/start.json", {"version": SCHEMA, "eval": self._spec(), "plan": PLAN})
-            for row, turns in episodes_with_turns(self.run_data, self.episodes):
-                sample = self._sample(row, turns)
-                _add_member(log, f"samples/{sample['id']}_epoch_1.json", sample)
-                summaries.append(_summary(sample))
+            for chunk in self.episodes.iter_slices(CHUNK):
+                turns = rows_by_key(self.run_data.turns, chunk["key"])
+                for row in chunk.iter_rows(named=True):
+                    sample = self._sample(row, turns.get(row["key"], []))
+                    _add_member(log, f"samples/{sample['id']}_epoch_1.json", sample)
+                    summaries.append(_summary(sample))
             _add_member(log, "summaries.json", summaries)
             _add_member(log, "header.json", self._header())
 

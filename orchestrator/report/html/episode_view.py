@@ -4,7 +4,7 @@ The store holds replies, not options. The sample is loaded from the data folder 
 game again; question and options are shown only if that gives the stored readings; otherwise the view gives a reason.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -30,8 +30,6 @@ FIRST, LAST = 16, 4
 EPISODE = ("key", "model", "scenario", "condition", "protocol", "ending", "kind")
 VERDICT = ("judge", "category", "suggestion", "aggregate", "reason", "attempts", "text")
 """Columns of an episode and of a verdict that are shown."""
-CHUNK = 2_000
-"""Number of episodes whose turns are read at once."""
 NOT_SHOWN = "question and options are not shown"
 OPEN = {
     Protocol.OEG: "an open question: no options were shown",
@@ -154,13 +152,6 @@ def _verdict(row: Row) -> dict[str, Any]:
 
 def _is_plain(value: Any) -> bool:
     return isfinite(value) if isinstance(value, float) else isinstance(value, str | int)
-
-
-def episodes_with_turns(run_data: RunData, episodes: pl.DataFrame) -> Iterator[tuple[Row, list[dict[str, Any]]]]:
-    """Yield each episode with its turns; those of ``CHUNK`` episodes are in memory at once."""
-    for chunk in episodes.iter_slices(CHUNK):
-        turns = rows_by_key(run_data.turns, chunk["key"])
-        yield from ((row, turns.get(row["key"], [])) for row in chunk.iter_rows(named=True))
 
 
 def rows_by_key(table: pl.LazyFrame, keys: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
