@@ -45,13 +45,12 @@ def abstain(situation: Situation, seed: int) -> str:
 
 def uniform(situation: Situation, seed: int) -> str:
     """Reply with a random option or category, all equally likely: the chance level of a model that follows the format."""
-    options = situation.view.options + situation.view.categories
-    return options[_below(seed, len(options))]
+    return Random(seed).choice(situation.view.options + situation.view.categories)
 
 
 def guess(situation: Situation, seed: int) -> str:
     """Reply with a random category, all equally likely: the chance level of a model that never asks."""
-    return situation.view.categories[_below(seed, len(situation.view.categories))]
+    return Random(seed).choice(situation.view.categories)
 
 
 def first_option(situation: Situation, seed: int) -> str:
@@ -142,7 +141,3 @@ class Baseline(Backend):
         if not isinstance(reply, str):
             raise Unprocessable(f"the policy {self.name} returned a value of type {type(reply).__name__}, not a text")
         return Reply(write_call(situation.calls, reply) if situation.calls else reply)
-
-
-def _below(seed: int, bound: int) -> int:
-    return Random(seed).randrange(bound)

@@ -76,7 +76,9 @@ def write_bundle(
     runs: Mapping[str, Path], data: Path | None, target: Path, with_pictures: bool = True
 ) -> Iterator[BundleTotals]:
     """Write the bundle, and yield its totals after each file of episodes and at the end. Raises RunFolderError."""
-    _make_folder(target)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RunFolderError(f"{target} already exists; name a new folder for --output")
+    target.mkdir(parents=True, exist_ok=True)
     catalog = Catalog({name: read_episodes(open_unread(folder), data) for name, folder in runs.items()})
     episodes = ColumnFiles(f"{target}/episodes", "view", FILE_EPISODES, GROUP_EPISODES)
     pictures = ColumnFiles(f"{target}/pictures", "picture", FILE_PICTURES, GROUP_PICTURES)
@@ -101,9 +103,3 @@ def write_bundle(
     page = render_page(catalog.runs, policy, bundle=bundle)
     safe_write.write(target / "index.html", page.encode())  # last, so that an interrupted bundle has no page
     yield BundleTotals(catalog.height, pictures.total, sum(path.stat().st_size for path in target.iterdir()))
-
-
-def _make_folder(target: Path) -> None:
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise RunFolderError(f"{target} already exists; name a new folder for --output")
-    target.mkdir(parents=True, exist_ok=True)
