@@ -23,22 +23,29 @@ from orchestrator.merging.reuse import REJECTION_REASONS, find_reusable
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.statistics.proportion import proportion_interval
-from orchestrator.report.tables.flip_rates import MEASURES, RATES, write_rates
+from orchestrator.report.tables.paper_comparison import RATES_FILE
+from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+from orchestrator.storage import safe_write
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.run_folder import planned_episodes, stored_sweep
 from orchestrator.storage.verdict_store import verdicts
-from sweeps.protocol import OPEN_ENDED_CONDITIONS
 from sweeps.sections import Tracking
-from sweeps.spec import ModelSpec, Selection, Sweep
+from sweeps.spec import ModelSpec, Protocol, Selection, Sweep
 
-FOLDER = "flip-rate"
-"""Folder in the run folder, with one subfolder per share."""
 BATCHES = (1, 8)
 """Concurrent episodes of a worker and its engine in the repeats."""
 BATCH_OPTION = {"vllm": "max_num_seqs", "transformers": "batch"}
 """Backend -> option of the engine for its number of concurrent requests."""
 VERDICT = ("option", "category", "action", "move", "read_as")
 """Columns of a turn with the parsing of its reply and the response of the game."""
+MEASURES = {"reply": "changed replies", "correct": "changed right or not"}
+"""Measure -> heading of its column. Replies are counted by turn, right answers by episode."""
+PARTS = {"changed": pl.Int64, "of": pl.Int64, "percent": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+RATES = {
+    **dict.fromkeys(("setting", "model"), pl.String),
+    "episodes": pl.Int64,
+    **{f"{name}_{part}": kind for name in MEASURES for part, kind in PARTS.items()},
+}
 DrawnIds = Mapping[bool, Mapping[str, Sequence[int]]]
 """Open-ended or not -> scenario -> ids of the samples to play again."""
 
@@ -56,9 +63,13 @@ class Repeats:
     ids: DrawnIds
 
     @property
+    def table(self) -> Path:
+        """The file with the rates, in the folder of the repeats."""
+        return self.folder / RATES_FILE.format(f"share-{self.share:g}-seed-0")
+
+    @property
     def output(self) -> Path:
-        """The folder of the repeats and their table."""
-        return self.folder / FOLDER / f"share-{self.share:g}-seed-0"
+        return self.table.parent
 
     @property
     def players(self) -> tuple[ModelSpec, ...]:
@@ -98,7 +109,9 @@ def draw_samples(sweep: Sweep, folder: Path, share: float) -> DrawnIds:
     """
     names = [model.name for model in repeated_models(sweep)]
     stored = planned_episodes(folder).filter(pl.col("model").is_in(names))
-    rows = stored.with_columns(is_open=pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS))).collect()
+    rows = stored.with_columns(
+        is_open=pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.is_open_ended])
+    ).collect()
     repeated: dict[bool, dict[str, list[int]]] = {}
     for (is_open, scenario), part in rows.group_by("is_open", "scenario", maintain_order=True):
         everywhere = part.group_by("sample_id").agg(pl.col("cell").n_unique()).filter(cell=part["cell"].n_unique())
@@ -111,7 +124,7 @@ def draw_samples(sweep: Sweep, folder: Path, share: float) -> DrawnIds:
 
 
 def _take_share(scenario: str, ids: Sequence[int], share: float) -> list[int]:
-    ranked = sorted(ids, key=lambda sample_id: (chance(0, scenario, sample_id, FOLDER).random(), sample_id))
+    ranked = sorted(ids, key=lambda sample_id: (chance(0, scenario, sample_id, "flip-rate").random(), sample_id))
     return sorted(ranked[: ceil(share / 100 * len(ids) - 1e-9)])
 
 
@@ -156,7 +169,7 @@ def play(repeats: Repeats, say: Callable[[str], None] = print) -> AttemptOutcome
 
 
 def compare_repeats(repeats: Repeats) -> tuple[pl.DataFrame, list[str]]:
-    """Return the rates of changes (``flip_rates.RATES``), which are also written beside the repeats, and notes."""
+    """Return the rates of changes (``RATES``), which are also written beside the repeats, and notes."""
     rates, notes = [], list[str]()
     for name, sweep in repeats.sweeps():
         pinned = pin_data(sweep)
@@ -170,7 +183,7 @@ def compare_repeats(repeats: Repeats) -> tuple[pl.DataFrame, list[str]]:
         ]
         rates.append(_rates(sweep, repeats.folder, Path(sweep.output), reusable.source.own, name))
     frame = pl.concat(rates)
-    write_rates(repeats.output, frame)
+    safe_write.write(repeats.table, frame.write_csv().encode())
     return frame, list(dict.fromkeys(notes))
 
 
@@ -223,3 +236,18 @@ def _rate(rows: pl.DataFrame) -> dict[str, float | None]:
     samples = rows.select("scenario", "sample_id").n_unique()
     low, high = proportion_interval(samples * changed / count, samples)
     return {"changed": changed, "of": count, "percent": 100 * changed / count, "low": 100 * low, "high": 100 * high}
+
+
+def rate_table(rates: pl.DataFrame) -> Table:
+    """Return a line per repeat and model."""
+    rows = rates.iter_rows(named=True)
+    lines = [line(f"{row['model']}, {row['setting']}", [_rate_cell(row, name) for name in MEASURES]) for row in rows]
+    title = "changed when played again in other batches: percent with 95% interval over samples"
+    return Table("flip-rate", title, columns("model, batch", MEASURES.values()), tuple(lines), rates)
+
+
+def _rate_cell(row: dict[str, object], name: str) -> TableCell:
+    if row[f"{name}_percent"] is None:
+        return MISSING
+    text = "{:.1f} ({:.1f} to {:.1f}), {:,} of {:,}"
+    return TableCell(text.format(*(row[f"{name}_{part}"] for part in ("percent", "low", "high", "changed", "of"))))

@@ -9,7 +9,7 @@ import polars as pl
 from envs.plural import pluralize
 from orchestrator.object_store.run_location import readable_folder
 from orchestrator.report.comparisons.run_comparison import compare_runs
-from orchestrator.report.read_run import read_run, read_runs
+from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
 from orchestrator.storage.run_folder import stored_sweep
@@ -63,10 +63,11 @@ class Run:
     def compare(self, *others: Self) -> pl.DataFrame:
         """Return the difference of every other run from this one, on the same samples.
 
-        One row per run, model, scenario, condition and protocol, with the columns of ``paired_tests.compare_pairs``:
+        One row per run, model, scenario, condition and protocol, with the columns of ``measures.paired.compare``:
         ``difference``, its interval, ``p_holm`` and more. Raises RunFolderError.
         """
-        return compare_runs(read_runs([self.folder, *(run.folder for run in others)], self.data, self.judge)).cells
+        folders = (self.folder, *(run.folder for run in others))
+        return compare_runs([read_run(folder, self.data, self.judge) for folder in folders]).cells
 
     @cached_property
     def _read(self) -> RunData:

@@ -121,9 +121,8 @@ def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: st
 
 def _replay_share(folder: Path, share: float, data: Path | None, own: Path | None, yes: bool, as_json: bool) -> None:
     """Play a seeded share of a finished run again, which stays unchanged; repeats are stored in DIR/flip-rate."""
-    from orchestrator.flip_rate import compare_repeats, play, prepare_repeats
+    from orchestrator.flip_rate import compare_repeats, play, prepare_repeats, rate_table
     from orchestrator.planning.named_by_user import check_named
-    from orchestrator.report.tables.flip_rates import rate_table
     from orchestrator.report.tables.formats import rich_table
     from orchestrator.storage.disk import disk_errors
 

@@ -86,8 +86,8 @@ def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     Below open-ended tables, lines say how well the judge did in its gold check.
     """
     from orchestrator.gold.gold_check import gold_notes
+    from orchestrator.report.tables.evidence import add_notes, input_notes
     from orchestrator.report.tables.formats import rich_table
-    from orchestrator.report.tables.model_input import add_notes, input_notes
     from orchestrator.report.tables.paper_tables import result_tables
 
     notes = input_notes(sweep, folder)

@@ -23,12 +23,12 @@ from orchestrator.report.comparisons import run_comparison
 from orchestrator.report.html.page import write_page
 from orchestrator.report.measures import first_turn_filter as first_turn
 from orchestrator.report.measures.clustering import describe_clusters
-from orchestrator.report.read_run import read_run, read_runs
+from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import AUTOMATIC, RunData
 from orchestrator.report.scores.answer import answer_sentences
 from orchestrator.report.tables import all_tables, paper_comparison
+from orchestrator.report.tables.evidence import add_notes, input_notes
 from orchestrator.report.tables.formats import rich_table
-from orchestrator.report.tables.model_input import add_notes, input_notes
 from orchestrator.storage.disk import disk_errors
 
 IdsFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Where --filter writes the ids that it keeps.")]
@@ -76,7 +76,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
-    runs = read_runs(folders, data, judge, strict_paper, _clusters(cluster))
+    runs = [read_run(folder, data, judge, strict_paper, _clusters(cluster)) for folder in folders]
     if len(runs) > 1:
         _compare_runs(runs, as_json)
     else:

@@ -31,13 +31,12 @@ def merge(
     prefer: Annotated[str, typer.Option(metavar="DIR", help="The folder to believe where answers differ.")] = "",
 ) -> None:
     """Merge run folders of one configuration into a new one, each episode once; differing answers are listed."""
-    from orchestrator.merging.merge import describe_merge
     from orchestrator.merging.merge import merge as merge_folders
     from orchestrator.object_store.run_location import open_location
 
     with open_location(required_name(output)) as location:
         merged = merge_folders(folders, location.folder, prefer)
-    print_lines(describe_merge(merged))
+    print_lines(merged.lines())
     if code := location.exit_code(0):
         raise typer.Exit(code)
 

@@ -4,7 +4,7 @@ The new folder has each episode once, with checksums. Differing answers are an e
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -44,13 +44,22 @@ class MergeSummary:
     gave_way: int
     """Number of failed episodes that were replaced by another folder's answer."""
     verdicts: int
-    """Number of verdicts in the new folder."""
     conflicts: dict[str, list[str]]
     """``episode`` or ``verdict`` -> keys of those that differ between folders."""
     prefer: str
     """The folder whose answers to these keys are taken; empty without conflicts."""
     pending: int
     """Number of planned episodes that none of the folders has."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines that describe the merge."""
+        yield from (f"{pluralize(count, 'episode')} from {name}" for name, count in self.taken.items())
+        if self.verdicts:
+            yield pluralize(self.verdicts, "verdict")
+        if self.gave_way:
+            yield f"{pluralize(self.gave_way, 'failed episode')} replaced by another folder's answer"
+        yield from (f"{conflict} differed: took those of {self.prefer}" for conflict in _describe(self.conflicts))
+        yield f"{pluralize(self.pending, 'planned episode')} pending; details: {RECORD}"
 
 
 def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary:
@@ -60,17 +69,17 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     nothing is written.
     """
     sums = [checksums.read_sums(folder) for folder in folders]  # before the check of the locks, to miss no change
-    names = _check_folders(folders, into, prefer)
+    _check_folders(folders, into, prefer)
     sweep = _merge_sweeps(folders)
     weights = _merge_weights(sweep, folders)
     planned, keys = _merge_plans(folders)
     sources = [_read_source(folder) for folder in folders]
-    preferred = names.index(prefer) if prefer else 0
+    preferred = [*map(str, folders)].index(prefer) if prefer else 0
     differing, gave_way = assign_episodes(sources, preferred)
     judged, differing_verdicts = merge_verdicts(sources, preferred)
     conflicts = {kind: keys for kind, keys in (("episode", differing), ("verdict", differing_verdicts)) if keys}
     if conflicts and not prefer:
-        listed = " and in ".join(_describe_conflicts(conflicts))
+        listed = " and in ".join(_describe(conflicts))
         raise RunFolderError(f"the folders differ in {listed}: choose one with --prefer DIR; nothing was written")
     is_new = not into.exists()
     with disk_errors(into), run_folder.claim(into, sweep, left_out=run_folder.read_bad_lines(folders[0])):
@@ -93,32 +102,16 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
             taken, gave_way, judged.height, conflicts, prefer if conflicts else "", keys.len() - stored
         )
         checksums.write(into / RECORD, run_folder.to_json(asdict(summary)))
-        write_results(into, _result_rows(into, planned))
-        times = [time for folder in folders for time in playing_times(folder) or ()]
-        for done, time in ((0, min(times)), (stored, max(times))) if times else ():
-            append_point(into, Point(done=done, at=int(1000 * time.timestamp())))
+        _write_results(folders, into, planned)
     return summary
 
 
-def describe_merge(summary: MergeSummary) -> list[str]:
-    """Return lines that describe a merge."""
-    lines = [f"{pluralize(count, 'episode')} from {name}" for name, count in summary.taken.items()]
-    if summary.verdicts:
-        lines.append(pluralize(summary.verdicts, "verdict"))
-    if summary.gave_way:
-        lines.append(f"{pluralize(summary.gave_way, 'failed episode')} replaced by another folder's answer")
-    lines += [
-        f"{conflict} differed: took those of {summary.prefer}" for conflict in _describe_conflicts(summary.conflicts)
-    ]
-    return [*lines, f"{pluralize(summary.pending, 'planned episode')} pending; details: {RECORD}"]
-
-
-def _describe_conflicts(conflicts: Mapping[str, Sequence[str]]) -> list[str]:
+def _describe(conflicts: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"{pluralize(len(keys), kind)} ({list_first(keys, MAX_KEYS)})" for kind, keys in conflicts.items()]
 
 
-def _check_folders(folders: Sequence[Path], into: Path, prefer: str) -> list[str]:
-    """Return the names of the folders, as typed. Raises RunFolderError if they cannot be merged."""
+def _check_folders(folders: Sequence[Path], into: Path, prefer: str) -> None:
+    """Raise RunFolderError if the folders cannot be merged."""
     run_folder.check_distinct(folders)
     names = [*map(str, folders)]
     if prefer and prefer not in names:
@@ -132,7 +125,6 @@ def _check_folders(folders: Sequence[Path], into: Path, prefer: str) -> list[str
         raise RunFolderError(
             f"{into} has a run already; name a new folder with --output, and {into} as one of the merged folders"
         )
-    return names
 
 
 def _merge_weights(sweep: Sweep, folders: Sequence[Path]) -> dict[str, loaded_weights.Weights]:
@@ -199,9 +191,12 @@ def _read_source(folder: Path) -> Source:
     return Source(folder, str(folder), planned, planned)
 
 
-def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of results.json, as ``run`` writes them."""
+def _write_results(folders: Sequence[Path], into: Path, planned: pl.DataFrame) -> None:
+    """Write results.json as ``run`` does, and in progress.jsonl when the parts were played."""
     run, stored = read_run(into), episodes(into)
-    rows = score(stored, planned, run.verdicts.lazy(), reference=run.sweep.reference_conditions)
-    rows = add_anytime_intervals(rows, stored, run.sweep.precision, run.sweep.seed)
-    return add_measures(rows, into, run.sweep, stored, run.samples, log.warning)
+    sweep, times = run.sweep, [time for folder in folders for time in playing_times(folder) or ()]
+    rows = score(stored, planned, run.verdicts.lazy(), reference=sweep.reference_conditions)
+    rows = add_anytime_intervals(rows, stored, sweep.precision, sweep.seed)
+    write_results(into, add_measures(rows, into, sweep, stored, run.samples, log.warning))
+    for done, time in ((0, min(times)), (int(rows["finished"].sum()), max(times))) if times else ():
+        append_point(into, Point(done=done, at=int(1000 * time.timestamp())))

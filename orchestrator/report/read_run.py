@@ -19,7 +19,7 @@ from orchestrator.storage.control_log import read_control_state
 from orchestrator.storage.episode_store import episodes, filter_planned, turns
 from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.reused import sentences
-from orchestrator.storage.run_folder import check_distinct, planned_cells, planned_keys, read_bad_lines, stored_sweep
+from orchestrator.storage.run_folder import planned_cells, planned_keys, read_bad_lines, stored_sweep
 from sweeps.conditions import find_rules
 from sweeps.load import SweepError, limited_products
 from sweeps.spec import Sweep
@@ -64,14 +64,6 @@ def read_run(
         folder, sweep, planned, played, samples, judge, strict, cluster, (*notes, *failed), left_out, measured,
         belonging.filter(is_asked), data,
     )  # fmt: skip
-
-
-def read_runs(
-    folders: Sequence[Path], data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = AUTOMATIC
-) -> list[RunData]:
-    """Read run folders as ``read_run`` does; raises RunFolderError if one is named twice."""
-    check_distinct(folders)
-    return [read_run(folder, data, judge, strict, cluster) for folder in folders]
 
 
 def _check_cluster(cluster: str, episodes: pl.DataFrame, samples: Samples) -> None:

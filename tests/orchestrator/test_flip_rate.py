@@ -15,11 +15,11 @@ from actors.engine.backend import Reply, ScriptedBackend
 from actors.engine.baselines import Baseline, abstain
 from envs.errors import RunFolderError
 from orchestrator.cli.main import app
-from orchestrator.flip_rate import BATCHES, compare_repeats, prepare_repeats
+from orchestrator.flip_rate import BATCHES, RATES, compare_repeats, prepare_repeats, rate_table
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.statistics.proportion import proportion_interval
-from orchestrator.report.tables.flip_rates import RATES, measured_flips, rate_table
+from orchestrator.report.tables.paper_comparison import measured_flips
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.run_folder import differences
 from orchestrator.storage.run_folder import settings as identity

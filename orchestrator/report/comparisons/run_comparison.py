@@ -20,8 +20,7 @@ from orchestrator.report.measures.paired import CELL, compare, correct_together,
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.clustered import ALPHA
 from orchestrator.report.statistics.proportion import Z
-from orchestrator.report.tables.evidence import change_table
-from orchestrator.report.tables.model_input import input_notes
+from orchestrator.report.tables.evidence import change_table, input_notes
 from orchestrator.report.tables.table import Table
 from orchestrator.storage import run_folder
 
@@ -51,10 +50,12 @@ class RunComparison:
 
 
 def compare_runs(runs: Sequence[RunData]) -> RunComparison:
-    """Compare every further run with the first, paired by sample; raises RunFolderError if there is no pair.
+    """Compare every further run with the first, paired by sample.
 
     Runs of one model each are compared whatever the two models are. An episode without a partner or with an error is in no pair.
+    Raises RunFolderError if there is no pair, or if a run is named twice.
     """
+    run_folder.check_distinct(run.folder for run in runs)
     named = dict(zip(distinct_names([run.folder for run in runs]), runs, strict=True))
     refuse_other_pictures(named)
     (first, base), *others = named.items()

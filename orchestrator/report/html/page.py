@@ -13,11 +13,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from actors.playing.prompts import VERSIONS
 from actors.playing.turn_judge import turn_judge_key
+from actors.text.printable import list_first
 from envs import in_paper_order
 from envs.plural import pluralize
 from envs.types import ERRORS
 from orchestrator.report.figures.draw import CAPTIONS, FigureImage, figure_images
-from orchestrator.report.html.text import join_names, policy_hash, visible
+from orchestrator.report.html.text import policy_hash, visible
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.paper.published import foreign_scenarios, subset_scenarios
 from orchestrator.report.run_data import RunData
@@ -111,13 +112,13 @@ def _data(run_data: RunData) -> str:
     kinds = list(dict.fromkeys(foreign.values())) or ["ids and numbers are those of the published benchmark"]
     filtered = "the paper's filter" if run_data.sweep.selection.filtered else "unfiltered"
     text = f"{pluralize(int(samples), 'sample')}, {filtered}; {'; '.join(kinds[:2])}"
-    part = f"; a subset in {join_names(in_paper_order(subset), 7)}" if subset and not foreign else ""
+    part = f"; a subset in {_join_names(in_paper_order(subset), 7)}" if subset and not foreign else ""
     return visible(text + part, 600)
 
 
 def _judge(run_data: RunData) -> str:
     if counts := judge_counts(run_data.folder, run_data.episodes.lazy()):
-        return join_names([count.sentence(judge) for judge, count in counts.items()], 3)
+        return _join_names([count.sentence(judge) for judge, count in counts.items()], 3)
     if "oeg" in set(run_data.rows["protocol"]):
         return "open-ended answers are not judged yet"
     return turn_judge_key(run_data.sweep.turn_judge) if run_data.sweep.turn_judge else ""
@@ -136,7 +137,7 @@ def _gaps(run_data: RunData) -> Iterator[str]:
     rows = run_data.rows
     unfinished = rows.filter(pl.col("finished") < pl.col("planned"))
     if pending := int((unfinished["planned"] - unfinished["finished"]).sum()):
-        yield f"{pluralize(pending, 'episode')} not played yet, in {join_names(unfinished['cell'].to_list())}"
+        yield f"{pluralize(pending, 'episode')} not played yet, in {_join_names(unfinished['cell'].to_list())}"
     for ending, reason in CUT_SHORT_REASONS.items():
         if count := int(rows[ending].sum()):
             cells = pluralize(rows.filter(pl.col(ending) > 0).height, "cell")
@@ -147,3 +148,8 @@ def _gaps(run_data: RunData) -> Iterator[str]:
     causes = run_data.episodes.filter(pl.col("error").is_not_null()).group_by("error").len().sort("len", "error")
     for cause, count in causes.reverse().head(3).iter_rows() if total else ():
         yield f"{pluralize(count, 'time')}: {visible(cause, 240)}"
+
+
+def _join_names(names: list[str], most: int = 4) -> str:
+    """Return the first names, and the number of the others."""
+    return list_first([visible(name) for name in names], most)

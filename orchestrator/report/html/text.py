@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from actors.text.printable import list_first, spell_invisible
+from actors.text.printable import spell_invisible
 
 LONGEST_NAME = 200
 """Most characters of a name or a reason that a table shows."""
-MOST_NAMES = 4
-"""Number of names that a sentence lists; it counts the rest."""
 _INERT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
@@ -29,11 +27,6 @@ def visible(text: Any, longest: int = LONGEST_NAME) -> str:
 def cut(text: str, longest: int) -> tuple[str, int]:
     """Return the text, cut if it is too long, and its full length; 0 if nothing was cut."""
     return (text, 0) if len(text) <= longest else (text[:longest], len(text))
-
-
-def join_names(names: list[str], most: int = MOST_NAMES) -> str:
-    """Return the first names, and the number of the others."""
-    return list_first([visible(name) for name in names], most)
 
 
 def inert(content: Mapping[str, Any]) -> str:

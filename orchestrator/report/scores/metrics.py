@@ -55,18 +55,11 @@ def score(
     episodes: pl.LazyFrame, planned: pl.DataFrame, verdicts: pl.LazyFrame | None = None, strict: bool = False,
     reference: Collection[str] = REFERENCE,
 ) -> pl.DataFrame:  # fmt: skip
-    """Return one row per planned cell, sorted by cell (protocol.md, 'Measures').
+    """Return one row per planned cell, sorted by cell, with the columns of ``columns.toml`` (protocol.md, 'Measures').
 
-    Counts of episodes: planned, finished (stored, whatever the ending), unprocessable, refused, failed, errors (their
-    sum), scored (the rest), correct, correct_first (at the first turn). Measures over the scored ones, null if there are
-    none: acc, acc_low, acc_high (percent, 95% interval), acc_first (percent right at the first turn), ps (mean of
-    turns - 1), loops (percent that ended at the turn limit), turns (in all), share_* (percent of turns), prompt_tokens,
-    reply_tokens (sums), cost (of all episodes), and ``CACHED``.
-
-    Episodes that a limit cut short (``CUT_SHORT``) are scored as wrong; acc_bound and loops_bound are acc and loops
-    if all of them had ended right, or at the turn limit. Without such limits, the model's value would lie in between.
-
-    ``ANSWER_COLUMNS`` say whether the model asks; those of asking are null under the ``reference`` conditions.
+    Measures are over the scored episodes, null if there are none. Episodes that a limit cut short (``CUT_SHORT``) are scored as
+    wrong; acc_bound and loops_bound are acc and loops if all of them had ended right, or at the turn limit. Without such
+    limits, the model's value would lie in between. Shares of asking are null under the ``reference`` conditions.
 
     A sweep that stops by precision also has ``full``, the number of samples of the cell's full set. If a cell is
     open-ended, the columns of ``judge_measures`` are added, from one judge's ``verdicts``.
@@ -86,9 +79,7 @@ def score(
 def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool = False) -> pl.DataFrame:
     """Return one row per cell with open-ended answers, from one judge's verdicts.
 
-    Columns: answered, judged (with a verdict), unjudged (read without a verdict; never scored as zero), judge_calls (requests
-    to the judge), judge; and category, suggestion, aggregate in percent of the judged, with their 95% intervals. ``strict``
-    scores as the package does: by its parsing of the first reply, and three zeros without a verdict (``verdict_bit``).
+    ``strict`` scores as the package does: by its parsing of the first reply, and three zeros without a verdict (``verdict_bit``).
     """
     bits = verdicts.select("key", "judge", "reason", "attempts", *[verdict_bit(bit, strict) for bit in BITS])
     answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", "cell")

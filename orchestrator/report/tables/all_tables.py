@@ -19,7 +19,6 @@ from orchestrator.report.measures.resources import resources
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.tables import evidence, open_ended, paper_tables
 from orchestrator.report.tables.formats import csv_text, latex, markdown
-from orchestrator.report.tables.model_input import add_notes, certificate_rows, input_notes
 from orchestrator.report.tables.table import Table, drop_empty_columns
 from orchestrator.storage import safe_write
 
@@ -51,8 +50,8 @@ def terminal_tables(run_data: RunData) -> list[Table]:
 
 
 def _with_rows(run_data: RunData, tables: Iterable[Table]) -> list[Table]:
-    notes = input_notes(run_data.sweep, run_data.folder)
-    return [add_notes(drop_empty_columns(table), notes) for table in tables if table.rows]
+    notes = evidence.input_notes(run_data.sweep, run_data.folder)
+    return [evidence.add_notes(drop_empty_columns(table), notes) for table in tables if table.rows]
 
 
 def write_tables(run_data: RunData) -> list[Path]:
@@ -77,6 +76,6 @@ def measure_frames(run_data: RunData) -> dict[str, pl.DataFrame]:
         "lenient": leniency(run_data), "clusters": clustering(run_data), "models-paired": tests.models,
         "models-paired-averages": tests.model_averages, "paired-averages": tests.condition_averages,
         "open-ended-corrected": corrected_shares(run_data), "resources": resources(run_data),
-        "model-input": certificate_rows(run_data),
+        "model-input": evidence.certificate_rows(run_data),
     }  # fmt: skip
     return {name: frame for name, frame in frames.items() if not frame.is_empty()}

@@ -1,13 +1,19 @@
-"""The tables that go beyond the paper's: the answer, paired changes, ranks, chance, endings, missing replies, cost, packages."""
+"""The tables that go beyond the paper's: the answer, paired changes, ranks, chance, endings, missing replies, cost, packages.
 
-from collections.abc import Iterator
+Also the certificates of a run: sentences below its tables, and a column of the cost.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import polars as pl
 
+from actors.text.printable import list_first
 from envs import in_paper_order
 from envs.plural import pluralize
+from orchestrator.inspection.certificate import footnotes, read_certificates
 from orchestrator.report.measures.endings import EndingKind, ending_counts
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.exact_chance import lift_over_chance
@@ -19,7 +25,6 @@ from orchestrator.report.measures.resources import resources
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import ANSWER_COLUMNS
 from orchestrator.report.scores.package_measures import COUNT_SUFFIX, measure_names
-from orchestrator.report.tables.model_input import certificate_rows
 from orchestrator.report.tables.parts import (
     AVERAGE,
     Row,
@@ -33,7 +38,7 @@ from orchestrator.report.tables.parts import (
 )
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, format_signed, line
 from sweeps.protocol import ZERO_SHOT
-from sweeps.spec import Protocol
+from sweeps.spec import Protocol, Sweep
 
 MODEL = Column("model", number=False)
 GROUP = ("model", "scenario", "condition", "protocol")
@@ -53,6 +58,9 @@ COST = {
     "cost": "paid to the service, in the currency of its prices",
     "GPU-hours": "time in which replicas played, times their GPUs; loading is not included",
 }
+CERTIFICATES = dict.fromkeys(("model", "engine", "certificate", "outcome", "weights"), pl.String)
+NO_CERTIFICATE = "missing"
+"""Status of a model without a certificate."""
 MOST_ROWS = 40
 """Number of rows of missing replies; ``missing.csv`` has all."""
 
@@ -251,3 +259,27 @@ def package_measure_tables(run_data: RunData) -> Iterator[Table]:
         numbers = rows.select("cell", *GROUP, name, f"{name}_low", f"{name}_high", f"{name}{COUNT_SUFFIX}")
         title = f"{name}: mean over episodes (a package's measure)"
         yield Table(f"measure-{name}", title, columns("model", scenarios), tuple(lines), numbers, len(lines))
+
+
+def input_notes(sweep: Sweep, folder: Path) -> list[str]:
+    """Return sentences on what extends the paper's protocol, and on models whose input is not certified to be the package's."""
+    extensions = f"Extensions of the paper's protocol: {list_first(sweep.extensions)}."
+    return [*([extensions] if sweep.extensions else []), *footnotes(sweep.models, read_certificates(folder))]
+
+
+def add_notes(table: Table, notes: Sequence[str]) -> Table:
+    """Return the table with these sentences below its own notes."""
+    return replace(table, notes=(*table.notes, *notes)) if notes else table
+
+
+def certificate_rows(run_data: RunData) -> pl.DataFrame:
+    """Return one row per model that has a certificate or needs one: its status and outcome (``CERTIFICATES``)."""
+    certificates = read_certificates(run_data.folder)
+    rows = []
+    for model in run_data.sweep.models:
+        if certificate := certificates.get(model.name):
+            outcome, weights = certificate.describe(), certificate.weights
+            rows.append((model.name, model.backend, certificate.status, outcome, weights))
+        elif model.is_local:
+            rows.append((model.name, model.backend, NO_CERTIFICATE, "", ""))
+    return pl.DataFrame(rows, schema=CERTIFICATES, orient="row")

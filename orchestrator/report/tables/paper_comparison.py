@@ -7,6 +7,7 @@ default, and the paper does not say which of its runs were greedy.
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, floor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.special import bdtr, bdtrc  # type: ignore[import-untyped]
 
 from actors.playing.turn_judge import turn_judge_key
 from actors.text.printable import list_first
-from envs import SCENARIOS
+from envs import SCENARIOS, regular
 from envs.plural import pluralize
 from orchestrator.report.measures.estimates import GROUP, estimate
 from orchestrator.report.paper.published import (
@@ -33,10 +34,11 @@ from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.statistics.clustered import ALPHA
 from orchestrator.report.statistics.proportion import Z
-from orchestrator.report.tables.flip_rates import measured_flips
 from orchestrator.report.tables.open_ended import INTERVALS, open_ended_averages
 from orchestrator.report.tables.parts import scenario_cells
 from orchestrator.report.tables.table import Table, TableCell, columns, format_signed, line
+from orchestrator.storage import checksums
+from orchestrator.storage.schemas import UNREADABLE
 
 SCHEMA = {
     **dict.fromkeys(("model", "paper", "scenario", "condition", "protocol", "measure"), pl.String),
@@ -58,6 +60,8 @@ OUR_READING = (
     "(section 4.2); which answers are suggestions, the judge's wording and the draw are our reading "
     "(docs/decisions/0010-open-ended-turns.md)"
 )
+RATES_FILE = "flip-rate/{}/rates.csv"
+"""File in a run folder with the answers that changed when a share of it was played again (``models try --flip-rate``)."""
 DEFAULT_FLIPS = 1.0
 """Percent of answers taken to change with the batch where no rate is measured: above the rates of published studies of short
 greedy replies in bf16 (arXiv 2605.30218: 0.48% of steps; arXiv 2506.09501 for long reasoning: more)."""
@@ -246,6 +250,23 @@ def flip_probability(episodes: int, n: int, flip_rate: float) -> float:
     either = 2 * bdtrc(np.ceil((flips + abs(episodes)) / 2) - 1, flips, 0.5)
     chances = bdtr(flips, n, flip_rate) - bdtr(flips - 1, n, flip_rate)
     return float(chances @ np.minimum(either, 1.0)) if episodes else 1.0
+
+
+def measured_flips(folder: Path) -> dict[str, float]:
+    """Return per model the percentage of episodes that became right or wrong: the highest upper bound over all repeats.
+
+    A file that cannot be read counts as absent: the same command writes it again.
+    """
+    bounds, kinds = dict[str, float](), {"model": pl.String, "correct_high": pl.Float64}
+    for file in sorted(folder.glob(RATES_FILE.format("*"))):
+        try:
+            rows = pl.read_csv(regular.read_bytes(file, checksums.LARGEST), schema_overrides=kinds)
+            highest = rows.select("model", "correct_high").drop_nulls().rows()
+        except UNREADABLE:
+            continue
+        for model, high in highest:
+            bounds[model] = max(high, bounds.get(model, 0.0))
+    return bounds
 
 
 def _compared_cell(row: Mapping[str, Any]) -> TableCell:

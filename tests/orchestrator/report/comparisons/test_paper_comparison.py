@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.samples import paper_ids
+from orchestrator.flip_rate import RATES
 from orchestrator.report.paper.published import published_figures
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.flip_rates import RATES
 from orchestrator.report.tables.paper_comparison import (
     DEFAULT_FLIPS,
     FLOAT_ERROR,

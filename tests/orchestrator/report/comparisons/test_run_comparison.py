@@ -14,7 +14,7 @@ from orchestrator.api.open_run import open_run
 from orchestrator.cli.main import app
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.measures.paired import comparisons
-from orchestrator.report.read_run import read_run, read_runs
+from orchestrator.report.read_run import read_run
 from orchestrator.report.statistics.clustered import holm
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep, write_published_run
 
@@ -28,7 +28,7 @@ def test_run_differences_match_condition_differences(tmp_path):
         (second / name).write_bytes((first / name).read_bytes())
     both = write_published_run(tmp_path / "both", MODELS, ["zero-shot", "hint"], most=40)
     expected = comparisons(read_run(both)).conditions.sort("model", "scenario")
-    comparison = compare_runs(read_runs([first, copy_cells(second, first)]))
+    comparison = compare_runs([read_run(first), read_run(copy_cells(second, first))])
 
     same = ["n", "acc", "acc_other", "difference", "difference_low", "difference_high", "gained", "lost", "p", "ps_p"]
     assert comparison.cells.sort("model", "scenario").select(same).equals(expected.select(same))
@@ -56,7 +56,7 @@ def test_run_compared_with_itself_has_no_differences(demo_data, tmp_path):
         tmp_path / "a" / "run", sweep(demo_data, ["uniform", "guess"], ["zero-shot"], scenarios=["QD", "ROD"])
     )
     shutil.copytree(run, tmp_path / "b" / "run")
-    comparison = compare_runs(read_runs([run, tmp_path / "b" / "run"]))
+    comparison = compare_runs([read_run(run), read_run(tmp_path / "b" / "run")])
 
     assert comparison.names == ("a/run", "b/run")
     assert (
@@ -87,7 +87,7 @@ def test_differences_are_noted_and_other_pictures_are_refused(demo_data, tmp_pat
     for path in (later / "turns").glob("*.parquet"):
         replace_part(pl.read_parquet(path).with_columns(pl.lit("x").alias("image")), path)
     with pytest.raises(RunFolderError, match="one and two have different pictures of QD under the same id"):
-        compare_runs(read_runs([earlier, later]))
+        compare_runs([read_run(earlier), read_run(later)])
 
 
 def test_runs_with_nothing_in_common_are_refused(demo_data, tmp_path):
@@ -96,9 +96,9 @@ def test_runs_with_nothing_in_common_are_refused(demo_data, tmp_path):
         for name in ("hint", "zero-shot")
     )
     with pytest.raises(RunFolderError, match="nothing to compare"):
-        compare_runs(read_runs([first, second]))
+        compare_runs([read_run(first), read_run(second)])
     with pytest.raises(RunFolderError, match="named twice"):
-        compare_runs(read_runs([first, first]))
+        compare_runs([read_run(first), read_run(first)])
 
 
 def test_runs_of_one_model_each_compare_the_two_models(demo_data, tmp_path):
@@ -106,6 +106,6 @@ def test_runs_of_one_model_each_compare_the_two_models(demo_data, tmp_path):
         play_sweep(tmp_path / name, sweep(demo_data, [name], ["hint"], scenarios=["QD"]))
         for name in ("guess", "oracle")
     ]
-    averages = compare_runs(read_runs(runs)).averages
+    averages = compare_runs([*map(read_run, runs)]).averages
 
     assert averages["model"].to_list() == ["oracle less guess"] and averages["n"].to_list() == [10]
