@@ -1,12 +1,16 @@
 """Models with weights that installed packages offer through entry points of the kind ``model`` (``envs.installed``)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envs.installed import PackageError, missing_extra, offers
-from sweeps.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from sweeps.spec import ModelSpec
 
 BUILTIN = "builtin:"
 """Prefix of the source of a policy or model that needs no repository or folder."""
