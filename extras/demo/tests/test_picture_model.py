@@ -18,7 +18,7 @@ from actors.engine.registry import open_engine  # noqa: E402
 from actors.playing import prompts  # noqa: E402
 from envs import SCENARIOS  # noqa: E402
 from envs.samples import load_samples  # noqa: E402
-from orchestrator.datasets.remote_files import FetchError  # noqa: E402
+from orchestrator.datasets.sources import FetchError  # noqa: E402
 from orchestrator.storage.episode_store import episodes, turns  # noqa: E402
 from proactive_demo.embedded_135m import PICTURE_MODEL, TRAINED, packaged_folder  # noqa: E402
 from proactive_demo.models import FETCHED  # noqa: E402

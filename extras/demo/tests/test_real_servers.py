@@ -16,7 +16,7 @@ pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from fetched_weights import needs_smollm2
 
-from orchestrator.datasets.remote_files import FetchError
+from orchestrator.datasets.sources import FetchError
 from orchestrator.storage.episode_store import episodes, turns
 from proactive_demo.embedded_135m import MEMBER, SMOLLM2, packaged_folder
 from proactive_demo.fetch import download_packages

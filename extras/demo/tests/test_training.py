@@ -69,7 +69,8 @@ def processor(trained):
 
 def test_one_command_makes_a_folder_that_answers(trained, processor):
     model = AutoModelForImageTextToText.from_pretrained(trained / "assembled", dtype=torch.float32)
-    picture = next(iter(draw_sample("QD", 0, 1).frames.values()))
+    sample = draw_sample("QD", 0, 1)
+    picture = sample.picture(next(iter(sample.views)))
     chat = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}]
     text = processor.apply_chat_template(chat, add_generation_prompt=True)
     inputs = processor(text=[text], images=[[picture]], return_tensors="pt")

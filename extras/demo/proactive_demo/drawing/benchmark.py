@@ -93,8 +93,8 @@ def _write(folder: Path, scenario: str, samples: Iterator[DemoSample]) -> None:
     lines: dict[int, str] = {}
     for sample in samples:
         lines[sample.entry["id"]] = json.dumps(sample.entry)
-        for path, picture in sample.frames.items():
-            target = folder / path
+        for path in sample.views:
+            target, picture = folder / path, sample.picture(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.suffix == ".png":
                 picture.convert("L").save(target)

@@ -4,16 +4,7 @@ import itertools
 from random import Random
 
 from proactive_demo.drawing.categories import BLUE, GREEN, ORANGE, PINK, PURPLE, RED, YELLOW, cycle_category, drawing
-from proactive_demo.drawing.entries import (
-    STEMS,
-    DemoQuestion,
-    DemoSample,
-    LazyMapping,
-    entry,
-    published_id,
-    purpose_rng,
-    slug,
-)
+from proactive_demo.drawing.entries import STEMS, DemoQuestion, DemoSample, entry, published_id, purpose_rng, slug
 from proactive_demo.drawing.painting import Corner, paint, set_stage
 from proactive_demo.drawing.scenes import table
 from proactive_demo.drawing.shapes import Color, Drawing, Patch, mix, oval, rect
@@ -43,7 +34,7 @@ def blocks(index: int, seed: int) -> DemoSample:
     )
     line = entry(number, template, count // 2, count, 0, question, rng, attribute=surface)
     corners = {template.format(image=frame): _wall_corner(center, frame, count) for frame in range(count)}
-    return DemoSample("ROD", line, LazyMapping(corners, stage.frame), LazyMapping(corners, stage.visibility))
+    return DemoSample("ROD", line, corners, stage.frame, stage.visibility)
 
 
 def _wall_corner(center: Corner, frame: int, count: int) -> Corner | None:

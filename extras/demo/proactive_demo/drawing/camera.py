@@ -7,16 +7,7 @@ from typing import Any
 from PIL import Image
 
 from proactive_demo.drawing.categories import cycle_category, drawing
-from proactive_demo.drawing.entries import (
-    STEMS,
-    Box,
-    DemoQuestion,
-    DemoSample,
-    LazyMapping,
-    entry,
-    published_id,
-    purpose_rng,
-)
+from proactive_demo.drawing.entries import STEMS, Box, DemoQuestion, DemoSample, entry, published_id, purpose_rng
 from proactive_demo.drawing.painting import paint, place_sprite
 from proactive_demo.drawing.scenes import backdrop
 
@@ -62,7 +53,7 @@ def camera(index: int, seed: int) -> DemoSample:
     paths = {path: None}
     x0, y0, x1, y1 = sprite.getbbox() or (0, 0, size, size)
     box: Box = (left + x0, top + y0, left + x1, top + y1)
-    return DemoSample("COCO", line, LazyMapping(paths, picture), LazyMapping(paths, lambda _: 1.0), box)
+    return DemoSample("COCO", line, paths, picture, lambda _: 1.0, box)
 
 
 def _growth(direction: str, back: str, forth: str) -> str:

@@ -5,16 +5,7 @@ from random import Random
 from PIL import Image, ImageDraw
 
 from proactive_demo.drawing.categories import BRIGHT, cycle_category, drawing
-from proactive_demo.drawing.entries import (
-    STEMS,
-    DemoQuestion,
-    DemoSample,
-    LazyMapping,
-    entry,
-    published_id,
-    purpose_rng,
-    slug,
-)
+from proactive_demo.drawing.entries import STEMS, DemoQuestion, DemoSample, entry, published_id, purpose_rng, slug
 from proactive_demo.drawing.painting import paint
 from proactive_demo.drawing.scenes import wall
 from proactive_demo.drawing.shapes import INK, Color, mix
@@ -51,7 +42,7 @@ def conveyor(index: int, seed: int) -> DemoSample:
         inside = min(WIDTH, lefts[image] + sprite.width) - max(0, lefts[image])
         return round(max(0, inside) / sprite.width, 4)
 
-    return DemoSample("CIT", line, LazyMapping(numbers, frame), LazyMapping(numbers, visibility))
+    return DemoSample("CIT", line, numbers, frame, visibility)
 
 
 def _ends(step: int, count: int, late: bool, rng: Random) -> tuple[int, int]:

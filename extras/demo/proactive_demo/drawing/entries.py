@@ -1,10 +1,10 @@
 """Entries and samples of the demo benchmark, with every published field of their scenario."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 from PIL import Image
 
@@ -22,23 +22,6 @@ ABSTENTIONS = (
 
 Box = tuple[float, float, float, float]
 """left, top, right, bottom in pixels."""
-Value = TypeVar("Value")
-
-
-class LazyMapping(Mapping[str, Value]):
-    """A mapping that computes its values at each look-up, so that an unused sample costs nothing."""
-
-    def __init__(self, keys: Mapping[str, Any], compute: Callable[[Any], Value]) -> None:
-        self._keys, self._compute = keys, compute
-
-    def __getitem__(self, path: str) -> Value:
-        return self._compute(self._keys[path])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +31,23 @@ class DemoSample:
     scenario: str
     entry: dict[str, Any]
     """The JSONL line."""
-    frames: Mapping[str, Image.Image]
-    """Path relative to the data folder -> RGB picture, painted when looked up."""
-    visibility: Mapping[str, float]
-    """The same paths -> share of the object that the uncropped picture shows, 0 to 1."""
+    views: Mapping[str, Any]
+    """Path relative to the data folder -> what ``paint`` and ``share`` take."""
+    paint: Callable[[Any], Image.Image]
+    """Returns the RGB picture of a view; nothing is painted before it is asked for."""
+    share: Callable[[Any], float]
+    """Returns the share of the object that the uncropped picture shows, 0 to 1."""
     object_box: Box | None = None
     """The object's position in the scenario whose views are crops (COCO)."""
+
+    def picture(self, path: str) -> Image.Image:
+        """Paint the picture of a path."""
+        return self.paint(self.views[path])
 
     def view_visibility(self, path: str, crop: Box | None = None) -> float:
         """Return how informative a view is, 0 to 1: for a crop, the share of the object's box inside it."""
         if crop is None or self.object_box is None:
-            return self.visibility[path]
+            return self.share(self.views[path])
         left, top, right, bottom = self.object_box
         width = max(0.0, min(right, crop[2]) - max(left, crop[0]))
         height = max(0.0, min(bottom, crop[3]) - max(top, crop[1]))

@@ -9,7 +9,6 @@ from proactive_demo.drawing.entries import (
     STEMS,
     DemoQuestion,
     DemoSample,
-    LazyMapping,
     entry,
     published_id,
     published_ids,
@@ -53,7 +52,7 @@ def _sample(number: int, index: int, seed: int, strong: bool) -> DemoSample:
     template = f"{STEMS['VSOD']}/Data/test/test_{number + 1:04d}/{{image}}.JPEG"
     line = entry(number, template, first, frames, 0, _question(name, object_count, rng), rng, strong_occlusions=strong)
     corners = {template.format(image=f"{frame:04d}"): _person_corner(center, frame, frames) for frame in range(frames)}
-    return DemoSample("VSOD", line, LazyMapping(corners, stage.frame), LazyMapping(corners, stage.visibility))
+    return DemoSample("VSOD", line, corners, stage.frame, stage.visibility)
 
 
 def _question(name: str, object_count: int, rng: Random) -> DemoQuestion:

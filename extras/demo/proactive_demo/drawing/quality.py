@@ -11,16 +11,7 @@ from random import Random
 from PIL import Image, ImageEnhance, ImageFilter
 
 from proactive_demo.drawing.categories import cycle_category, drawing
-from proactive_demo.drawing.entries import (
-    STEMS,
-    DemoQuestion,
-    DemoSample,
-    LazyMapping,
-    entry,
-    published_id,
-    purpose_rng,
-    slug,
-)
+from proactive_demo.drawing.entries import STEMS, DemoQuestion, DemoSample, entry, published_id, purpose_rng, slug
 from proactive_demo.drawing.painting import paint, place_sprite
 from proactive_demo.drawing.scenes import backdrop
 
@@ -125,6 +116,4 @@ def quality(index: int, seed: int) -> DemoSample:
     def frame(level: int) -> Image.Image:
         return CORRUPTIONS[kind].apply(plain, level, purpose_rng("IN-C", index, seed, f"level {level}"))
 
-    return DemoSample(
-        "IN-C", line, LazyMapping(levels, frame), LazyMapping(levels, lambda level: VISIBILITY[level - 1])
-    )
+    return DemoSample("IN-C", line, levels, frame, lambda level: VISIBILITY[level - 1])

@@ -5,16 +5,7 @@ from random import Random
 from PIL import Image, ImageDraw
 
 from proactive_demo.drawing.categories import cycle_category, drawing
-from proactive_demo.drawing.entries import (
-    STEMS,
-    DemoQuestion,
-    DemoSample,
-    LazyMapping,
-    entry,
-    published_id,
-    purpose_rng,
-    slug,
-)
+from proactive_demo.drawing.entries import STEMS, DemoQuestion, DemoSample, entry, published_id, purpose_rng, slug
 from proactive_demo.drawing.painting import strokes
 from proactive_demo.drawing.shapes import Point
 
@@ -38,8 +29,8 @@ def sketch(index: int, seed: int) -> DemoSample:
     question = DemoQuestion(rng.choice(PROMPTS), (rng.choice(SUGGESTIONS),), name)
     line = entry(number, template, 0, count, count - 1, question, rng)
     numbers = {template.format(image=f"{image:04d}"): strokes_so_far for image, strokes_so_far in enumerate(counts)}
-    visibility = LazyMapping(numbers, lambda n: round((n - 1) / (len(pen) - 1), 4))
-    return DemoSample("QD", line, LazyMapping(numbers, lambda n: _draw_strokes(pen[:n])), visibility)
+    last = len(pen) - 1
+    return DemoSample("QD", line, numbers, lambda n: _draw_strokes(pen[:n]), lambda n: round((n - 1) / last, 4))
 
 
 def _wobble(piece: tuple[Point, ...], rng: Random) -> tuple[Point, ...]:

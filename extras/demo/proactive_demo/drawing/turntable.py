@@ -8,16 +8,7 @@ from random import Random
 from PIL import Image
 
 from proactive_demo.drawing.categories import cycle_category, drawing
-from proactive_demo.drawing.entries import (
-    STEMS,
-    DemoQuestion,
-    DemoSample,
-    LazyMapping,
-    entry,
-    published_id,
-    purpose_rng,
-    slug,
-)
+from proactive_demo.drawing.entries import STEMS, DemoQuestion, DemoSample, entry, published_id, purpose_rng, slug
 from proactive_demo.drawing.painting import paint, place_sprite
 from proactive_demo.drawing.scenes import backdrop
 from proactive_demo.drawing.shapes import (
@@ -73,7 +64,7 @@ def turntable(index: int, seed: int) -> DemoSample:
         sprite = paint(fit(SOLIDS[kind](picture, color, yaw)), SIZE, 0.012)
         return place_sprite(ground, sprite, ((SIDE - SIZE) // 2, SIDE - SIZE - 10))
 
-    return DemoSample("MVP-N", line, LazyMapping(angles, frame), LazyMapping(angles, lambda yaw: float(abs(yaw) < 45)))
+    return DemoSample("MVP-N", line, angles, frame, lambda yaw: float(abs(yaw) < 45))
 
 
 def _blind(kind: str, rng: Random) -> float:

@@ -100,7 +100,7 @@ def _even(pixels: float) -> int:
 
 def picture_of(demo: DemoSample, image: ImageRef) -> Image.Image:
     """Return the picture that a view names, cropped, at full size."""
-    picture = demo.frames[image.path]
+    picture = demo.picture(image.path)
     if image.crop is None:
         return picture
     left, top, right, bottom = (round(edge) for edge in image.crop)
