@@ -116,6 +116,12 @@ def missing_data(data: str, path: Path) -> str:
     )
 
 
+def require_data(data: str, path: Path) -> None:
+    """Raise SweepError, naming the paths tried, if the data folder of a sweep file is missing."""
+    if why := missing_data(data, path):
+        raise SweepError(why)
+
+
 def copy_sweep_text(source: Path, file: Path) -> str:
     """Return the text of a sweep for a user's file, without its name, so that it gets a separate output folder."""
     lines = source.read_text(encoding="utf-8").splitlines(keepends=True)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from actors.text.printable import printable
 from envs.errors import UserError
-
-if TYPE_CHECKING:
-    from sweeps.spec import Sweep
 
 WIDTH = 128
 """Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""
@@ -55,11 +52,3 @@ Output = Annotated[str | None, typer.Option("--output", metavar="DIR", help=f"{A
 A_MODEL = "Also this folder of a checkpoint, Hub id, http://HOST/v1#NAME, or file with [[model]]; may repeat."
 ModelSources = Annotated[list[str], typer.Option("--model", metavar="MODEL", help=A_MODEL)]
 Update = Annotated[bool, typer.Option("--update", help="Resume in a folder that has another configuration.")]
-
-
-def require_data(sweep: Sweep, file: Path) -> None:
-    """Raise UserError, naming the paths tried, if the data folder of the sweep is missing."""
-    from sweeps.sweep_file import missing_data
-
-    if why := missing_data(sweep.data, file):
-        raise UserError(why)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from envs.errors import UserError
-from orchestrator.cli.options import AsJson, ModelSources, Output, Overrides, require_data
+from orchestrator.cli.options import AsJson, ModelSources, Output, Overrides
 from orchestrator.cli.printing import print_json, print_lines, print_result, text_table
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def plan(
     """Show models, episodes and what is already done; with --gpus, a lower bound of the hours."""
     from orchestrator.cli.sweep_source import load_sweep
     from sweeps.checkpoint import missing_folder
+    from sweeps.sweep_file import require_data
 
     if gpus is None and gpu_type != "h200":
         raise UserError("--gpu-type requires --gpus N")
@@ -47,7 +48,7 @@ def plan(
         lines = forecast_lines(loaded, gpus, gpu_type)
         print_json({"lines": lines}) if as_json else print_lines(lines)
         return
-    require_data(loaded, sweep)
+    require_data(loaded.data, sweep)
     _show_cells(loaded, as_json)
     missing = {model.name: missing_folder(model) for model in loaded.models_and_judge}
     if reasons := [f"{name}: {reason}" for name, reason in missing.items() if reason]:

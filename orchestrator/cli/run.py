@@ -12,7 +12,7 @@ import typer
 
 from actors.text.printable import printable
 from envs.errors import UserError
-from orchestrator.cli.options import ModelSources, Names, Output, Overrides, Update, readable_folder, require_data
+from orchestrator.cli.options import ModelSources, Names, Output, Overrides, Update, readable_folder
 from orchestrator.cli.printing import print_answers, print_lines, print_mlflow, print_tables
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def run(
     from orchestrator.execution.prepare import parse_endings
     from orchestrator.object_store.run_location import open_location
     from orchestrator.storage import job_paths
+    from sweeps.sweep_file import require_data
 
     endings_to_retry = parse_endings(retry)
     options: dict[str, Any] = {"limit": limit, "conditions": conditions, "scenarios": scenarios, "data": data}
@@ -69,7 +70,7 @@ def run(
         raise UserError("name a sweep (`ls sweeps`), or a model: run --model FOLDER, OWNER/NAME or http://HOST/v1#NAME")
     tracked_sweep = _with_tracking(loaded, tracking_uri)
     job_paths.check_data_path(tracked_sweep.data)
-    require_data(tracked_sweep, Path(sweep))
+    require_data(tracked_sweep.data, Path(sweep))
     folders = [(name, readable_folder(name)) for name in dict.fromkeys(reuse)]
     with open_location(tracked_sweep.output) as location:
         outcome = run_sweep(tracked_sweep, location.folder, update, retry=endings_to_retry, reuse=folders)

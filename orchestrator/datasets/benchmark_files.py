@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envs.samples import BadData, lines_file, read_samples
-from orchestrator.datasets.remote_files import FetchError, fetch_errors
 from orchestrator.datasets.safe_unzip import PREFIX, BadArchive, is_in_place, read_entries, unzip
-from orchestrator.datasets.sources import ARRIVING, RemoteFolder
+from orchestrator.datasets.sources import ARRIVING, FetchError, RemoteFolder, fetch_errors
 
 SPARE = 1 << 30
 """Bytes of the disk that must stay free."""

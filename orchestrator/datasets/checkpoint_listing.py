@@ -1,6 +1,6 @@
 """What the Hub says of a checkpoint before its weights are fetched: configuration, size, commit and license."""
 
-from orchestrator.datasets.remote_files import FetchError, fetch_errors
+from orchestrator.datasets.sources import FetchError, fetch_errors
 from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, parse_config, sum_weights
 
 

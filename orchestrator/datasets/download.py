@@ -8,8 +8,7 @@ from pathlib import Path
 from envs import SCENARIOS
 from envs.check import Report, check
 from orchestrator.datasets.benchmark_files import Say, bring_scenarios
-from orchestrator.datasets.remote_files import FetchError
-from orchestrator.datasets.sources import Address, RemoteFolder, pin
+from orchestrator.datasets.sources import Address, FetchError, RemoteFolder, pin
 
 TERMS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("terms.toml").read_text("utf-8"))
 """Scenario -> source, address and terms of its pictures."""

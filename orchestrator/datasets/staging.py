@@ -13,8 +13,7 @@ from filelock import FileLock, Timeout
 from envs import SCENARIOS
 from envs.samples import lines_file
 from orchestrator.datasets.benchmark_files import Say, bring_lines, bring_scenarios
-from orchestrator.datasets.remote_files import FetchError
-from orchestrator.datasets.sources import Address, RemoteFolder, parse_address, pin
+from orchestrator.datasets.sources import Address, FetchError, RemoteFolder, parse_address, pin
 from orchestrator.object_store.bucket import CACHE, cache_root
 from sweeps.spec import Sweep
 

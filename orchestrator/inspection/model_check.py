@@ -13,7 +13,7 @@ from actors.engine.baselines import POLICIES
 from actors.engine.decoding import unfollowed_fields
 from envs.types import ImageRef
 from orchestrator.datasets.checkpoint_listing import read_hub
-from orchestrator.datasets.remote_files import FetchError
+from orchestrator.datasets.sources import FetchError
 from orchestrator.inspection import engines
 from orchestrator.inspection.overflow import context_length
 from orchestrator.inspection.service_check import service_cell

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.datasets.remote_files import FetchError
+from orchestrator.datasets.sources import FetchError
 from orchestrator.storage import run_folder
 from sweeps.protocol import HEADLINE
 

@@ -15,8 +15,7 @@ import polars as pl
 from envs.samples import BadData
 from orchestrator.datasets.benchmark_files import Say
 from orchestrator.datasets.download import DATASET
-from orchestrator.datasets.remote_files import FetchError
-from orchestrator.datasets.sources import Address, RemoteFolder, pin
+from orchestrator.datasets.sources import Address, FetchError, RemoteFolder, pin
 
 FOLDER, REMOTE, PATTERN = "train", "data", "train-*.parquet"
 ROWS = 26_879

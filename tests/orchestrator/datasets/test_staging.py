@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.datasets.remote_files import FetchError
 from orchestrator.datasets.safe_unzip import BadArchive
-from orchestrator.datasets.sources import parse_address
+from orchestrator.datasets.sources import FetchError, parse_address
 from orchestrator.datasets.staging import stage
 from sweeps.load import SweepError, build
 from tests.conftest import ENVIRONMENT, PYTHONPATH, ROOT, Cli
