@@ -5,7 +5,6 @@ pictures are downloaded and free disk space is checked in advance.
 """
 
 import shutil
-import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -86,19 +85,16 @@ def _needed_archives(
 ) -> Iterator[Archive]:
     """Yield the archives with needed pictures that are not in place."""
     for name in (name for name in files if name.endswith(".zip") and "/" not in name):
+        with fetch_errors(name, source.address.who), source.open(name) as remote:
+            entries = read_entries(remote, files[name], name)
         wanted = {
             entry.filename: entry.file_size
-            for entry in _read_entries(source, name, files[name])
+            for entry in entries
             if entry.filename.removeprefix(PREFIX).partition("/")[0] in folders and not is_in_place(home, entry)
         }
         if wanted:
             say(f"{name}: {files[name] / 1e9:.2f} GB, {len(wanted):,} of its files are needed")
             yield Archive(name, files[name], wanted)
-
-
-def _read_entries(source: RemoteFolder, name: str, size: int) -> list[zipfile.ZipInfo]:
-    with fetch_errors(name, source.address.who), source.open(name) as remote:
-        return read_entries(remote, size, name)
 
 
 def _unpack(source: RemoteFolder, archive: Archive, home: Path, say: Say) -> None:

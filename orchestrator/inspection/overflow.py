@@ -31,12 +31,15 @@ def lines(plan: Plan) -> list[str]:
     texts = []
     for cell in plan.cells:
         model = cell.model
-        if model.backend in ("builtin", "human") or (model.max_images is None and not context(model)):
+        if model.backend in ("builtin", "human"):
+            continue
+        room, row = model_facts(model)
+        if model.max_images is None and not room:
             continue
         kind = (cell.scenario, cell.condition, cell.protocol, model.small_examples, model.calls_natively)
         if kind not in posed:
             posed[kind] = _longest_prompts(plan, cell)
-        if reason := _describe(model, posed[kind]):
+        if reason := _describe(model, room, row, posed[kind]):
             texts.append(f"may overflow: {cell.key}: {reason}")
     more = [f"may overflow: {len(texts) - MAX_LINES} more cells"] if len(texts) > MAX_LINES else []
     return texts[:MAX_LINES] + more
@@ -55,9 +58,8 @@ def text_tokens(messages: Sequence[Message]) -> int:
     return sum(MESSAGE_TOKENS + -(-len(message.text) // CHARACTERS_PER_TOKEN) for message in messages)
 
 
-def _describe(model: ModelSpec, prompts: Prompts) -> str:
+def _describe(model: ModelSpec, room: int, row: Mapping[str, float], prompts: Prompts) -> str:
     """Return which limit the longest of some prompts exceeds; empty if none."""
-    room, row = context(model), token_row(model)
     shown = [images_of(messages) for messages in prompts]
     sizes = [sum(row.get("small" if image.short_edge else "full", 0) for image in images) for images in shown]
     pictures = max(map(len, shown), default=0)
@@ -70,12 +72,16 @@ def _describe(model: ModelSpec, prompts: Prompts) -> str:
     return f"if it asks at every turn, up to {pictures:,} pictures{''.join(limits)}" if limits else ""
 
 
-def context(model: ModelSpec) -> int:
-    """Return the tokens of a model's context: from its entry, its files, or else the table; 0 if unknown or unlimited."""
-    if model.limited_by_memory:
-        return 0
-    checkpoint = read_checkpoint(resolve_source(model)) or Checkpoint({})
-    return context_length(model, checkpoint) or int(token_row(model).get("context", 0))
+def model_facts(model: ModelSpec) -> tuple[int, Mapping[str, float]]:
+    """Return the tokens of a model's context, and its row of ``token_table`` by source or architecture.
+
+    The context is that of its entry, its files, or else the table; 0 if unknown or unlimited.
+    """
+    checkpoint, table = read_checkpoint(resolve_source(model)) or Checkpoint({}), token_table()
+    names = (model.source, model.architecture, checkpoint.architecture)
+    row = next((table[name] for name in names if name in table), {})
+    limited = 0 if model.limited_by_memory else context_length(model, checkpoint) or int(row.get("context", 0))
+    return limited, row
 
 
 def context_length(model: ModelSpec, checkpoint: Checkpoint) -> int:
@@ -84,15 +90,7 @@ def context_length(model: ModelSpec, checkpoint: Checkpoint) -> int:
     return own if isinstance(own, int) else checkpoint.context
 
 
-def token_row(model: ModelSpec) -> Mapping[str, float]:
-    """Return the tokens of a ``small`` and a ``full`` picture and the context, by the model's source or architecture."""
-    table = token_table()
-    checkpoint = read_checkpoint(resolve_source(model))
-    names = (model.source, model.architecture, checkpoint.architecture if checkpoint else "")
-    return next((table[name] for name in names if name in table), {})
-
-
 @cache
 def token_table() -> Mapping[str, Mapping[str, float]]:
-    """Return model or architecture -> what is known of the tokens of its pictures."""
+    """Return model or architecture -> the tokens of a ``small`` and of a ``full`` picture, and of the context."""
     return tomllib.loads(Path(__file__).with_name("picture_tokens.toml").read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ from actors.engine.backend import Message, images_of
 from actors.engine.image_loader import picture_bounds
 from envs.render import Renderer, UnreadablePicture
 from envs.types import ImageRef
-from orchestrator.inspection.overflow import text_tokens, token_row, token_table
+from orchestrator.inspection.overflow import model_facts, text_tokens, token_table
 from orchestrator.inspection.prompt_preview import pose_some, shown_messages
 from orchestrator.planning.plan import Plan
 from sweeps.spec import Cell, ModelSpec, Protocol
@@ -115,7 +115,7 @@ def _bound_cell(plan: Plan, cell: Cell, tokens: Callable[[Sequence[Message]], in
 def _token_counter(model: ModelSpec, data: Path) -> Callable[[Sequence[Message]], int]:
     """Return a function that counts the tokens of a prompt."""
     renderer = Renderer(data, fit=picture_bounds(model))
-    default = int(token_row(model).get("full") or UNKNOWN_PICTURE)
+    default = int(model_facts(model)[1].get("full") or UNKNOWN_PICTURE)
 
     def picture(ref: ImageRef) -> int:
         try:

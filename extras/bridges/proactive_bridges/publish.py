@@ -107,31 +107,22 @@ def prepare_results(folders: Sequence[Path]) -> list[Upload]:
 
 
 def publish(upload: Upload) -> str:
-    """Upload the files in one commit and return its URL; raise PublishError if a file did not arrive."""
-    if upload.kind == "model":
-        return _open_pull_request(upload)
+    """Upload the files in one commit, to a model as a pull request; return its URL, or raise PublishError if one is missing."""
     with _hub(upload.name) as api:
         from huggingface_hub import CommitOperationAdd
 
+        additions = [CommitOperationAdd(name, str(path)) for name, path in upload.files.items()]
+        if upload.kind == "model":
+            message = f"Add results of {HEADLINE}"
+            return str(api.create_commit(upload.name, additions, commit_message=message, create_pr=True).pr_url)
         if upload.is_new:
             api.create_repo(upload.name, repo_type="dataset", private=upload.private)
-        additions = [CommitOperationAdd(name, str(path)) for name, path in upload.files.items()]
-        commit = api.create_commit(
-            upload.name, additions, commit_message="Publish with proactive-sweep", repo_type="dataset"
-        )
+        message = "Publish with proactive-sweep"
+        commit = api.create_commit(upload.name, additions, commit_message=message, repo_type="dataset")
         stored = set(api.list_repo_files(upload.name, repo_type="dataset", revision=commit.oid))
     if missing := sorted(upload.files.keys() - stored):
         raise PublishError(f"{len(missing)} files did not arrive (its .gitignore?): {', '.join(missing[:4])}")
     return str(commit.commit_url)
-
-
-def _open_pull_request(upload: Upload) -> str:
-    with _hub(upload.name) as api:
-        from huggingface_hub import CommitOperationAdd
-
-        additions = [CommitOperationAdd(name, str(path)) for name, path in upload.files.items()]
-        message = f"Add results of {HEADLINE}"
-        return str(api.create_commit(upload.name, additions, commit_message=message, create_pr=True).pr_url)
 
 
 def _files(path: Path) -> tuple[dict[str, Path], int]:

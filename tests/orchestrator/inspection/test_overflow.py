@@ -1,7 +1,7 @@
 """Cells that may outgrow their model are known before a run, by the rules and a table alone."""
 
 from envs import SCENARIOS
-from orchestrator.inspection.overflow import context, lines, token_row
+from orchestrator.inspection.overflow import lines, model_facts
 from orchestrator.planning.build_plan import build_plan
 from sweeps.load import build
 from sweeps.spec import ModelSpec
@@ -34,7 +34,7 @@ def test_tokens_are_those_of_the_table_and_only_history_grows(demo_data):
 def test_an_unknown_model_is_not_guessed_at_and_missing_pictures_are_not_missed(demo_data, tmp_path):
     assert forecast(demo_data, ["history"], architecture="NewForConditionalGeneration") == []
     model = ModelSpec(name="m", source="nowhere/m", options={"max_model_len": 100})
-    assert (context(model), token_row(model)) == (100, {})
+    assert model_facts(model) == (100, {})
     for name in SCENARIOS.values():
         (tmp_path / f"{name.stem}_preprocessed.jsonl").write_bytes(
             (demo_data / f"{name.stem}_preprocessed.jsonl").read_bytes()
