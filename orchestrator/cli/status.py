@@ -11,7 +11,6 @@ from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.cli.options import AsJson, RunFolder
 from orchestrator.cli.printing import print_json, print_lines, print_mlflow, print_sources, reads_folders, text_table
-from orchestrator.gold.gold_check import gold_notes
 from orchestrator.monitoring.console import show
 from orchestrator.monitoring.render import status_tables
 from orchestrator.storage import reused
@@ -39,7 +38,10 @@ def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> 
         show(text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"])))
     show(*status_tables(progress), *([] if cells else _summarize_cells(progress["cells"])), *precision)
     print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
-    print_lines(gold_notes(folder))
+    if (folder / "gold").exists():
+        from orchestrator.gold.gold_check import gold_notes  # it computes, for which numpy is imported
+
+        print_lines(gold_notes(folder))
     print_sources(folder, progress["left_out"])
     print_mlflow(folder)
 
