@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from urllib.request import urlopen
 
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -19,6 +20,9 @@ from tests.orchestrator.report.runs import play_sweep, sweep
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium is not installed")]
 WAIT_S = 60
+ROW = "//*[starts-with(text(), 'QD-')]"
+LOADED = """const all = [...document.querySelectorAll("img[src^='data:image/webp']")];
+    return all.every((picture) => picture.naturalWidth > 50) && all.map((picture) => picture.src);"""
 
 
 @contextmanager
@@ -45,19 +49,16 @@ def test_inspects_viewer_shows_an_episode_with_its_pictures(demo_data, tmp_path)
     export(run, "inspect", tmp_path / "logs")
 
     with view_logs(tmp_path / "logs") as address, open_browser() as browser:
-        wait = WebDriverWait(browser, WAIT_S)
+        wait = WebDriverWait(browser, WAIT_S, ignored_exceptions=[StaleElementReferenceException])  # it renders twice
         browser.get(address)
-        row = wait.until(lambda page: page.find_element(By.XPATH, "//*[starts-with(text(), 'QD-')]"))
+        name = wait.until(lambda page: page.find_element(By.XPATH, ROW).text)
         assert re.search(r"ACC\s.*\b1\.0\b", browser.find_element(By.TAG_NAME, "body").text, re.I | re.S)
-        name = row.text
-        row.click()
-        pictures = wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "img[src^='data:image/webp']"))
-        wait.until(lambda _: all(picture.get_property("naturalWidth") > 50 for picture in pictures))
+        wait.until(lambda page: page.find_element(By.XPATH, ROW).click() is None)
+        pictures = wait.until(lambda page: page.execute_script(LOADED))
         text = browser.find_element(By.TAG_NAME, "body").text
         assert name in text and "Please only return one of the options" in text
         assert text.count("ASSISTANT\n") == len(pictures), "a reply per picture"
         assert len(pictures) > 1
         severe = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
         # the viewer asks for a file that few folders have
-        errors = [message for message in severe if "/api/flow?" not in message]
-        assert errors == []
+        assert [message for message in severe if "/api/flow?" not in message] == []

@@ -53,10 +53,7 @@ def test_a_text_is_kept_whatever_word_ends_it(tmp_path: Path, words: list[Any], 
         assert ("end" in reply.note) == (word not in ("stop", "length"))
 
 
-@pytest.mark.parametrize(
-    "word",
-    ["content_filter", "SAFETY", "content_filter: SAFETY", "refusal", "guardrail_intervened"],
-)
+@pytest.mark.parametrize("word", ["SAFETY", "content_filter: SAFETY", "refusal", "guardrail_intervened"])
 def test_a_declined_reply_is_refused(tmp_path: Path, word: str) -> None:
     refusal, _ = outcome(tmp_path, completion("", word))
     assert isinstance(refusal, Refused) and word in str(refusal)
