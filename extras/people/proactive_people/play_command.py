@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,7 +52,7 @@ def play(
         outcome = attempt.run(play=lambda episodes: sit(episodes, port))
     if not outcome.interrupted:
         show(*map(rich_table, result_tables(outcome.rows)), min_width=WIDTH)
-        print(f"Compare with models: proactive-sweep report {sweep.output} OTHER_RUN")
+        print(f"Compare with models: proactive-sweep compare {shlex.quote(sweep.output)} OTHER_RUN")
     raise typer.Exit(location.exit_code(outcome.exit_code))
 
 

@@ -52,8 +52,8 @@ class RunComparison:
 def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     """Compare every further run with the first, paired by sample.
 
-    Runs of one model each are compared whatever the two models are. An episode without a partner or with an error is in no pair.
-    Raises RunFolderError if there is no pair, or if a run is named twice.
+    A run of one model is compared with all models of one that lacks it. An episode without a partner or with an error is in no
+    pair. Raises RunFolderError if there is no pair, or if a run is named twice.
     """
     run_folder.check_distinct(run.folder for run in runs)
     named = dict(zip(distinct_names([run.folder for run in runs]), runs, strict=True))
@@ -106,17 +106,20 @@ def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
 
 def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[pl.DataFrame, list[str]]:
     """Return pairs of episodes on the same sample, and notes on cells without a pair."""
-    own, theirs = outcomes(run), outcomes(base)
-    models = [[model.name for model in each.sweep.models] for each in (run, base)]
-    if models[0] != models[1] and {1} == {len(names) for names in models}:
-        pair = pl.lit(f"{models[0][0]} less {models[1][0]}").alias("model")
-        own, theirs = own.with_columns(pair), theirs.with_columns(pair)
-    notes = []
+    own, theirs, same = outcomes(run), outcomes(base), SAMPLE
+    if not {model.name for model in run.sweep.models} & {model.name for model in base.sweep.models}:
+        own, theirs = run.models_or_baselines(own), base.models_or_baselines(theirs)
+        same = SAMPLE[1:] if 1 in (own["model"].n_unique(), theirs["model"].n_unique()) else SAMPLE
+    cell, notes = same[:-1], []
     for rows, others, run_name in ((own, theirs, name), (theirs, own, first)):
-        if only := sorted(set(rows.select(CELL).rows()) - set(others.select(CELL).rows())):
-            cell_names = ["/".join(cell[:3]) for cell in only]
+        if only := sorted(set(rows.select(cell).rows()) - set(others.select(cell).rows())):
+            cell_names = ["/".join(names[:3]) for names in only]
             notes.append(f"{pluralize(len(only), 'cell')} only in {run_name}: {list_first(cell_names)}")
-    return own.join(theirs.drop("cluster"), on=SAMPLE, suffix="_other"), notes
+    pairs = own.join(theirs.drop("cluster"), on=same, suffix="_other")
+    if "model_other" in pairs.columns:
+        both = pl.concat_str("model", "model_other", separator=" less ")
+        pairs = pairs.with_columns(model=both).drop("model_other")
+    return pairs, notes
 
 
 def refuse_other_pictures(runs: Mapping[str, RunData]) -> None:

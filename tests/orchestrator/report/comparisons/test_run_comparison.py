@@ -101,11 +101,16 @@ def test_runs_with_nothing_in_common_are_refused(demo_data, tmp_path):
         compare_runs([read_run(first), read_run(first)])
 
 
-def test_runs_of_one_model_each_compare_the_two_models(demo_data, tmp_path):
-    runs = [
-        play_sweep(tmp_path / name, sweep(demo_data, [name], ["hint"], scenarios=["QD"]))
-        for name in ("guess", "oracle")
-    ]
-    averages = compare_runs([*map(read_run, runs)]).averages
+def test_a_run_of_one_model_is_compared_with_each_model_of_another(demo_data, tmp_path):
+    models = {"person": ["guess"], "one": ["oracle"], "many": ["oracle", "uniform"]}
+    person, one, many = (
+        play_sweep(
+            tmp_path / name, sweep(demo_data, names, ["hint"], scenarios=["QD"], selection={"limit": 4 + len(names)})
+        )
+        for name, names in models.items()
+    )
+    averages = compare_runs([*map(read_run, (person, one, many))]).averages
 
-    assert averages["model"].to_list() == ["oracle less guess"] and averages["n"].to_list() == [10]
+    assert averages.select("run", "model", "n").rows() == [
+        ("many", "oracle less guess", 5), ("many", "uniform less guess", 5), ("one", "oracle less guess", 5),
+    ]  # fmt: skip
