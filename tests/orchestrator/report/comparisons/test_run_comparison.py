@@ -59,11 +59,7 @@ def test_run_compared_with_itself_has_no_differences(demo_data, tmp_path):
     comparison = compare_runs([read_run(run), read_run(tmp_path / "b" / "run")])
 
     assert comparison.names == ("a/run", "b/run")
-    assert (
-        set(comparison.cells["difference"]) == {0.0}
-        and set(comparison.cells["p"]) == {1.0}
-        and set(comparison.cells["n"]) == {10}
-    )
+    assert set(comparison.cells.select("difference", "p", "n").rows()) == {(0.0, 1.0, 10)}
     assert comparison.notes == ("a/run and b/run are of the same configuration",)
     assert open_run(run).compare(open_run(tmp_path / "b" / "run")).equals(comparison.cells)
 
