@@ -7,11 +7,12 @@ import asyncio
 import logging
 import secrets
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler
 
 from orchestrator.report.html.text import policy_hash
 from sweeps.sweep_file import SweepError
@@ -19,7 +20,6 @@ from sweeps.sweep_file import SweepError
 LOOPBACK = "127.0.0.1"
 CLOSING_S = 2.0
 """Seconds that open responses get when the program ends."""
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class LoopbackPage:
