@@ -28,7 +28,6 @@ from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.commands import JUDGES, Abandon, Command, Drop, GiveUp, Lease, Recall, Start, Stop
 from orchestrator.scheduling.forecast.forecast import estimate_demands
-from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.wanted_gpus import Bundle, wanted_bundles
@@ -69,8 +68,8 @@ class Driver:
         self.view = ClusterView()
         self.view.read(())
         cpus, gpus = self.view.cpus, self.view.usable_gpus
-        self.accelerator = self.nodes[0].accelerator if self.nodes else ""
-        wanted = estimate_demands(demands(sweep, cpus, gpus, self.nodes), sweep, self.accelerator)
+        self.accelerator = self.view.nodes[0].accelerator if self.view.nodes else ""
+        wanted = estimate_demands(demands(sweep, cpus, gpus, self.view.nodes), sweep, self.accelerator)
         self.drained: frozenset[str] = frozenset()
         """Nodes that a person has drained (``ctl drain``)."""
         self.pool = WorkerPool(sweep, plan, wanted, sink.store.folder, judge_queue)
@@ -84,7 +83,7 @@ class Driver:
         if judge_queue is not None:
             queues[judge_queue.group] = judge_queue.first_answers
         self.schedule = Scheduler(
-            queues, wanted, cpus, gpus, self.nodes, shares(sweep, gpus), plan.share_sample, sweep.cluster.silence,
+            queues, wanted, cpus, gpus, self.view.nodes, shares(sweep, gpus), plan.share_sample, sweep.cluster.silence,
             sweep.cluster.wait_hours * 3600 if cluster_address() else 0.0,
         )  # fmt: skip
         self.now, self.hosts = AttemptClock().now, node_hosts
@@ -108,11 +107,6 @@ class Driver:
                 task.cancel()
             self._request_nodes(())
             await self.pool.close()
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """The cluster's nodes with GPUs, at the last reading."""
-        return self.view.nodes
 
     def stop(self) -> None:
         """Stop as soon as possible; unfinished episodes stay pending."""
@@ -262,9 +256,9 @@ class Driver:
         for slot, worker in self.pool.handles.items():
             if worker.is_service and slot in self.schedule.slots and self.schedule.slots[slot].ready:
                 self._spawn(slot, worker.ask_trouble())
-        nodes, commands = self.nodes, self.schedule.on_tick(self.now())
+        nodes, commands = self.view.nodes, self.schedule.on_tick(self.now())
         if self.view.read(self.pool.holdings()):
-            log_nodes(nodes, self.nodes, self.view.draining)
+            log_nodes(nodes, self.view.nodes, self.view.draining)
             commands += [*self._resize(), *self._close_nodes()]
         if cluster_address():
             self._request_nodes(wanted_bundles(self.schedule, self.pool.sweep.cluster.shares))
@@ -290,6 +284,6 @@ class Driver:
     def _resize(self) -> list[Command]:
         """Give the scheduler the demands and shares for the cluster's new size."""
         sweep, cpus, gpus = self.pool.sweep, self.view.cpus, self.view.usable_gpus
-        self.accelerator = self.nodes[0].accelerator if self.nodes else self.accelerator
-        self.pool.demands = estimate_demands(demands(sweep, cpus, gpus, self.nodes), sweep, self.accelerator)
-        return self.schedule.on_nodes(self.nodes, cpus, self.now(), self.pool.demands, shares(sweep, gpus))
+        self.accelerator = self.view.nodes[0].accelerator if self.view.nodes else self.accelerator
+        self.pool.demands = estimate_demands(demands(sweep, cpus, gpus, self.view.nodes), sweep, self.accelerator)
+        return self.schedule.on_nodes(self.view.nodes, cpus, self.now(), self.pool.demands, shares(sweep, gpus))

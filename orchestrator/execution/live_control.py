@@ -49,7 +49,7 @@ class LiveControl:
     def _nodes(self) -> dict[str, str]:
         """Return GPU node -> its host."""
         hosts = self.driver.hosts()
-        return {node.name: hosts.get(node.name, "?") for node in self.driver.nodes}
+        return {node.name: hosts.get(node.name, "?") for node in self.driver.view.nodes}
 
 
 def describe_effect(command: Command, plan: Plan, nodes: Mapping[str, str] | None = None) -> tuple[str, bool]:

@@ -61,10 +61,6 @@ class Placement:
     def _workers_of(self, group: WorkerGroup) -> dict[int, WorkerSlot]:
         return self._slots_by_group[group.name]
 
-    def unstaffed_groups(self) -> list[WorkerGroup]:
-        """Return the groups that have queued work and no worker."""
-        return [group for group in self.groups.values() if group.queued_count and not self._workers_of(group)]
-
     def _release(self, slot: int) -> WorkerSlot:
         worker = self.slots.pop(slot)
         del self._slots_by_group[worker.group.name][slot]
@@ -92,7 +88,7 @@ class Placement:
 
         def priority(group: WorkerGroup) -> tuple[bool, float, float]:
             if not balance.ends_with_others(group):
-                return True, group.demand.gpus, self.seconds_of_work(group) / (len(self._workers_of(group)) + 1)
+                return True, group.demand.gpus, self.remaining(group) / group.rate / (len(self._workers_of(group)) + 1)
             missing = balance.group_load(group, self._workers_of(group).values(), self.now).missing(end)
             return missing > 0, group.demand.gpus if missing else 0, min(missing, end - group.start_s)
 
@@ -129,10 +125,6 @@ class Placement:
         """Return the workers of a pool, except those whose node has left; their loss is reported later."""
         nodes = self.nodes.free
         return [s for s in self.slots.values() if s.group.demand.pool == pool and s.place.node in ("", *nodes)]
-
-    def seconds_of_work(self, group: WorkerGroup) -> float:
-        """Return the seconds that one replica needs for the group's pending work."""
-        return self.remaining(group) / group.rate
 
     def _loads(self) -> dict[str, Load]:
         groups = [group for group in self.groups.values() if balance.ends_with_others(group) and self.remaining(group)]
@@ -272,9 +264,10 @@ class Leasing(Placement):
 
     def _group_waits_for_room(self) -> bool:
         """Return True if a group with work has no worker and no room, though its pool has GPUs; idle workers then stop."""
+        waiting = [group for group in self.groups.values() if group.queued_count and not self._workers_of(group)]
         return any(
             not group.demand.after_writers
             and group.demand.gpus <= self._free_in_pool(group.demand.pool)
             and not self._fits(group)
-            for group in self.unstaffed_groups()
+            for group in waiting
         )

@@ -99,5 +99,5 @@ def check_schedule(driver: Driver) -> None:
         queued = Counter([*group.waiting, *(ordinal for lease in group.suspects for ordinal in lease)])
         doubled = [ordinal for ordinal, count in queued.items() if count + leased[group.name, ordinal] > 1]
         assert not doubled, f"episode {doubled[0]} of {group.name} is queued twice, or queued and leased"
-    for node in driver.nodes:
+    for node in driver.view.nodes:
         assert used[node.name] <= node.gpus, f"{used[node.name]} of {node.gpus} GPUs of a node are given away"

@@ -23,7 +23,8 @@ class StandIn(SimpleNamespace):
 
     def __init__(self, plan, sweep) -> None:
         schedule = Scheduler(plan.pending(()), demands(sweep, 8, 4), 8, 4, NODES)
-        super().__init__(schedule=schedule, nodes=NODES, judge_queue=None, commands=[], sweep=sweep)
+        view = SimpleNamespace(nodes=NODES)
+        super().__init__(schedule=schedule, view=view, judge_queue=None, commands=[], sweep=sweep)
         self.act(schedule.on_begin())
 
     def act(self, commands) -> None:
