@@ -35,6 +35,7 @@ MEASURE_INTERVAL_S = 30
 SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 """MLflow's own variable; "false" turns the measurements of the driver's machine off."""
 NICENESS = 10
+"""While the sweep plays; not while it is planned, nor after its last episode, when the user waits."""
 MAX_CLOSING_FAILURES = 2
 """Failures after the end of the sweep before the rest is left to ``track``: nobody waits for a server that is gone."""
 
@@ -105,23 +106,30 @@ def score_stored(folder: Path) -> pl.DataFrame:
     return pl.DataFrame()
 
 
+def set_niceness(niceness: int) -> None:
+    """Let what plays go first, also where the kernel groups CPUs by session (sched(7)); lower it only if the system allows."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
+        Path("/proc/self/autogroup").write_text(str(niceness))
+
+
 def main() -> int:
     """Send until the driver says how the sweep ended; return 1 if that could not be sent."""
     driver = Connection(os.dup(0), writable=False)
     sys.stdout = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # MLflow's own prints go to standard error
-    with suppress(OSError):  # what plays goes first, also where the kernel groups CPUs by session (sched(7))
-        os.nice(NICENESS)
-        Path("/proc/self/autogroup").write_text(str(NICENESS))
     parent, uri = driver.recv()
     end_with_parent(parent)
     with suppress(Exception):  # ``send`` reports it
         import_client(uri)
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    set_niceness(min(19, usual + NICENESS))
     run, dataset = driver.recv()
     mirror, status, failures = Mirror(run, dataset), "", 0
     while failures < MAX_CLOSING_FAILURES:
         if not status and driver.poll(SEND_INTERVAL_S):
             status = driver.recv()
+            set_niceness(usual)
         if mirror.send(status) and status:
             return 0
         failures += bool(status)
