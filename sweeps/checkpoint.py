@@ -151,19 +151,22 @@ def with_limits(model: ModelSpec) -> ModelSpec:
 
 
 def read_checkpoint(model: ModelSpec) -> Checkpoint | None:
-    """Return the facts of a model's checkpoint; None if its files are not on this disk, or if one is an ``unreadable_file``."""
+    """Return the facts of a model's checkpoint; None if its files are not on this disk, or if there is a ``source_fault``."""
     try:
         return _read_checkpoint(model)
     except OSError:
         return None
 
 
-def unreadable_file(model: ModelSpec) -> str:
-    """Return which file in a model's folder or in the Hub's cache cannot be read; empty if none, or if nothing is there."""
+def source_fault(model: ModelSpec) -> str:
+    """Return that a model's folder is missing, or which file there or in the Hub's cache cannot be read; empty if neither."""
+    is_path, is_own = model.source.startswith((".", "/")), os.path.isdir(model.source)
+    if model.is_local and is_path and not is_own:
+        return f"folder {model.source} does not exist"
     try:
         _read_checkpoint(model)
     except OSError as problem:
-        path, is_own = Path(str(problem.filename)), Path(model.source).is_dir()
+        path = Path(str(problem.filename))
         remedy = "" if is_own else f"; remove {cached_repository(model)}, so that the model is fetched again"
         return f"{path.parent} has no readable {path.name} ({problem.strerror}){remedy}"
     return ""
@@ -218,12 +221,6 @@ def cached_snapshot(model: ModelSpec) -> Path | None:
             raise OSError(errno.EINVAL, "it holds no commit of 40 hex digits", str(reference))
     folder = cache / "snapshots" / commit
     return folder if folder.is_dir() else None
-
-
-def missing_folder(model: ModelSpec) -> str:
-    """Return that a model's folder is not on this machine; empty if it is, or if the source is no path."""
-    is_path = model.is_local and (Path(model.source).is_absolute() or model.source.startswith("."))
-    return f"folder {model.source} does not exist" if is_path and checkpoint_folder(model) is None else ""
 
 
 def cached_repository(model: ModelSpec) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from sweeps.checkpoint import Checkpoint, read_checkpoint, unreadable_file, with_limits
+from sweeps.checkpoint import Checkpoint, read_checkpoint, source_fault, with_limits
 from sweeps.load import load
 from sweeps.model import LOCAL, ModelSpec
 from sweeps.packages import policies
@@ -62,7 +62,7 @@ def _local(source: str, read_hub: Callable[[str], Checkpoint] | None, machine: M
     """Return the entry of a checkpoint: that of the model that ships with this source, on the engine of this machine."""
     model = ModelSpec(name="any", source=source, backend="transformers", gpus=0)
     if (checkpoint := read_checkpoint(model)) is None:
-        if fault := unreadable_file(model):
+        if fault := source_fault(model):
             raise SweepError(f"{fault}; name the folder of a checkpoint" if read_hub is None else fault)
         assert read_hub is not None, "a folder is readable or not"
         checkpoint = read_hub(source)

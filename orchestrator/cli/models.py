@@ -16,7 +16,7 @@ from orchestrator.inspection import prompt_preview as preview
 from orchestrator.inspection.model_check import GPUS
 from orchestrator.inspection.model_check import check as check_models
 from orchestrator.planning.build_plan import build_plan
-from sweeps.checkpoint import unreadable_file
+from sweeps.checkpoint import source_fault
 from sweeps.load import build_cell, load
 from sweeps.own_model import find_models
 from sweeps.protocol import ZERO_SHOT, Protocol
@@ -158,7 +158,7 @@ def _describe_input(address: str, model: str, sweep: Path | None, data: Path, ju
         if text is not None:
             return text
         if reader.backend != "builtin":
-            why = unreadable_file(reader) or f"{reader.name} is not on this disk"
+            why = source_fault(reader) or f"{reader.name} is not on this disk"
             _say(f"{why}: showing the conversation without its chat template")
     return preview.format_messages(preview.shown_messages(request))
 

@@ -36,7 +36,7 @@ def plan(
 ) -> None:
     """Show models, episodes and what is already done; with --gpus, a lower bound of the hours."""
     from orchestrator.cli.sweep_source import load_sweep
-    from sweeps.checkpoint import missing_folder
+    from sweeps.checkpoint import source_fault
     from sweeps.sweep_file import require_data
 
     if gpus is None and gpu_type != "h200":
@@ -50,8 +50,8 @@ def plan(
         return
     require_data(loaded.data, sweep)
     _show_cells(loaded, as_json)
-    missing = {model.name: missing_folder(model) for model in loaded.models_and_judge}
-    if reasons := [f"{name}: {reason}" for name, reason in missing.items() if reason]:
+    faults = {model.name: source_fault(model) for model in loaded.models_and_judge}
+    if reasons := [f"{name}: {fault}" for name, fault in faults.items() if fault]:
         raise UserError("; ".join(reasons))
 
 

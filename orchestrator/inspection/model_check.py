@@ -17,7 +17,7 @@ from orchestrator.datasets.sources import FetchError
 from orchestrator.inspection import engines
 from orchestrator.inspection.overflow import context_length
 from orchestrator.inspection.service_check import service_cell
-from sweeps.checkpoint import Checkpoint, missing_folder, read_checkpoint, unreadable_file
+from sweeps.checkpoint import Checkpoint, read_checkpoint, source_fault
 from sweeps.package_models import PackageModel, find_package_model, missing_package, resolve_source
 from sweeps.packages import policies
 from sweeps.sampling import Sampling
@@ -135,7 +135,7 @@ def _find_checkpoint(model: ModelSpec, offer: PackageModel | None, hub: bool) ->
     if is_path and not (Path(model.lora) / "adapter_config.json").is_file():
         return f"no: adapter {model.lora} does not exist", unknown
     model = resolve_source(model)
-    if fault := missing_folder(model) or unreadable_file(model):
+    if fault := source_fault(model):
         return f"no: {fault}", unknown
     if checkpoint := read_checkpoint(model):
         is_own = checkpoint.folder == Path(model.source)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.inspection.model_check import local_fault
-from sweeps.checkpoint import checkpoint_folder, read_checkpoint, unreadable_file, with_limits
+from sweeps.checkpoint import checkpoint_folder, read_checkpoint, source_fault, with_limits
 from sweeps.load import SweepError, build, limited_products, skipped_products
 from sweeps.own_model import Machine, read_entries
 from sweeps.spec import ModelSpec
@@ -121,7 +121,7 @@ def test_a_snapshot_of_the_hub_is_read_at_its_revision(tmp_path, repository):
     assert checkpoint_folder(model("org/name", revision="c" * 40)) is checkpoint_folder(model("org/other")) is None
     assert checkpoint_folder(model("org/name", options={"download_dir": str(tmp_path / "no")})) is None
     assert limits("org/name") == ("no pictures",) and limits("org/name", revision=OLD) == ()
-    assert unreadable_file(model("org/name")) == unreadable_file(model("org/other")) == ""
+    assert source_fault(model("org/name")) == source_fault(model("org/other")) == ""
 
 
 def large_file(path):

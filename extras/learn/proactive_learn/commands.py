@@ -21,10 +21,7 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count states, steps and replies.")] = False,
 ) -> None:
     """Train a model on single turns of the game (GRPO); rerun the same command to resume."""
-    from proactive_learn import (
-        settings,
-        trainer,  # its imports take a second
-    )
+    from proactive_learn import settings, trainer  # their imports take a second
 
     training = settings.load(sweep, set_)
     folder = output or training.sweep.output
