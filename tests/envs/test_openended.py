@@ -30,19 +30,8 @@ from tests.envs.games import SAMPLES
 from tests.oracle import oracle_path
 
 MARKS = (
-    "<think>",
-    "</think>",
-    "◁think▷",
-    "◁/think▷",
-    "<|im_end|>",
-    "<|im_start|>",
-    "[INST]",
-    "1,1",
-    "0, 1",
-    "\n",
-    "1",
-    "0",
-)
+    "<think>", "</think>", "◁think▷", "◁/think▷", "<|im_end|>", "<|im_start|>", "[INST]", "1,1", "0, 1", "\n", "1", "0",
+)  # fmt: skip
 TEXTS = st.lists(st.one_of(st.sampled_from((*MARKS, ",", " ", "=== ")), st.text(max_size=6)), max_size=14).map("".join)
 PLAIN = st.text(st.characters(exclude_characters="01", exclude_categories=("Cs",)), max_size=60)
 COUNTS = st.integers(1, 7)
@@ -102,11 +91,8 @@ def test_strict_reading_matches_package(package, text, count, scenario):
 def test_fence_encloses_answer_exactly(answer):
     fence = fence_for(defused := defuse_markers(answer))
     text = instruction("What is it?", ("Move the camera", "Banana"), answer)
-    before, inside, after = (
-        text.split(f"\n{fence}\n")[0],
-        f"\n{fence}\n{defused}\n{fence}\n",
-        text.rsplit(f"\n{fence}\n", 1)[1],
-    )
+    border = f"\n{fence}\n"
+    before, inside, after = text.split(border)[0], f"{border}{defused}{border}", text.rsplit(border, 1)[1]
 
     assert fence not in defused and inside in text
     assert text == f"{before}{inside}{after}"
@@ -160,14 +146,11 @@ def test_words_and_rules_have_the_name_that_stored_verdicts_hold():
     assert rulejudge.fingerprint() == "rules-2:de76e9c00272a4dd"
 
 
+TURN_LINES = ("Move the blocks", dialogue.OTHER, dialogue.DECLINES, "Banana")
 JUDGE_TEXTS = {
     "judge-1": (instruction, ("Move the blocks", "Banana"), "91beb3509fdd7eb8"),
     "judge-1 of one line": (instruction, ("Move the blocks",), "5899ee54147d7efe"),
-    "turns-1": (
-        dialogue.turn_instruction,
-        ("Move the blocks", dialogue.OTHER, dialogue.DECLINES, "Banana"),
-        "6ec495473caa5555",
-    ),
+    "turns-1": (dialogue.turn_instruction, TURN_LINES, "6ec495473caa5555"),
 }
 
 

@@ -109,16 +109,8 @@ def test_a_bad_line_is_one_sentence(name, tmp_path):
 
 
 def test_binary_and_endless_lines_are_reported_and_skipped(tmp_path):
-    folder = write_lines(
-        tmp_path,
-        b"\xef\xbb\xbf" + line(id=1).encode(),
-        b"\xff\xfe",
-        b"x" * 3_000_000,
-        line(id=2) + "\r",
-        "",
-        line(id=2),
-    )
-    samples, problems = read_samples(folder, "ROD")
+    marked, odd = b"\xef\xbb\xbf" + line(id=1).encode(), (b"\xff\xfe", b"x" * 3_000_000)
+    samples, problems = read_samples(write_lines(tmp_path, marked, *odd, line(id=2) + "\r", "", line(id=2)), "ROD")
 
     assert [sample.id for sample in samples] == [1, 2]
     assert [problem.line for problem in problems] == [2, 3, 6]
@@ -175,16 +167,9 @@ def test_a_link_that_leads_out_of_the_data_folder_is_refused(tmp_path):
     (tmp_path / "data2").mkdir()
     os.symlink(tmp_path, data_folder / "out")
     os.symlink("../data2", data_folder / "sibling")
-    templates = (
-        "out/s{image}.jpg",
-        "out/deeper/s{image}.jpg",
-        "out//x/s{image}.jpg",
-        "sibling/s{image}.jpg",
-        "./s{image}.jpg",
-    )
-    samples, problems = read_samples(
-        write_lines(data_folder, *(line(id=n, image_template=text) for n, text in enumerate(templates))), "ROD"
-    )
+    folders = ("out", "out/deeper", "out//x", "sibling", ".")
+    lines = (line(id=n, image_template=f"{folder}/s{{image}}.jpg") for n, folder in enumerate(folders))
+    samples, problems = read_samples(write_lines(data_folder, *lines), "ROD")
 
     assert [sample.id for sample in samples] == [4]
     assert all("leads out" in str(problem) for problem in problems)

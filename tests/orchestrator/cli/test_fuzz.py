@@ -53,14 +53,8 @@ COMMANDS = {
 }
 """Command -> the words that its lines are drawn from, beside ``ODD``."""
 READING = (
-    "status",
-    "report --brief",
-    "compare",
-    "judge --agreement",
-    "run {sweep} --output",
-    "judge",
-    "plan {sweep} --output",
-)
+    "status", "report --brief", "compare", "judge --agreement", "run {sweep} --output", "judge", "plan {sweep} --output",
+)  # fmt: skip
 """Commands that are given each damaged run folder."""
 
 

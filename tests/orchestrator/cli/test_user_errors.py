@@ -18,18 +18,10 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @pytest.mark.parametrize(
     ("problem", "code", "sentence"),
     [
-        (UserError("no such\nfolder"), 2, "proactive-sweep: no such folder\n"),
-        (
-            KeyboardInterrupt(),
-            130,
-            "proactive-sweep: stopped; stored results are kept, rerun the same command to resume\n",
-        ),
-        (FileNotFoundError(2, "No such file", "a/b\x1b"), 2, "proactive-sweep: a/b\\x1b: No such file\n"),
-        (
-            typer.BadParameter("it is odd."),
-            2,
-            "proactive-sweep: Invalid value: it is odd. Type --help to see the options.\n",
-        ),
+        (UserError("no such\nfolder"), 2, "no such folder"),
+        (KeyboardInterrupt(), 130, "stopped; stored results are kept, rerun the same command to resume"),
+        (FileNotFoundError(2, "No such file", "a/b\x1b"), 2, "a/b\\x1b: No such file"),
+        (typer.BadParameter("it is odd."), 2, "Invalid value: it is odd. Type --help to see the options."),
     ],
 )
 def test_mistakes_are_sentences(
@@ -38,7 +30,8 @@ def test_mistakes_are_sentences(
     with pytest.raises(typer.Exit) as end, report_user_errors():
         raise problem
     captured = capsys.readouterr()
-    assert (end.value.exit_code, captured.out, " ".join(captured.err.split()) + "\n") == (code, "", sentence)
+    said = " ".join(captured.err.split())
+    assert (end.value.exit_code, captured.out, said) == (code, "", f"proactive-sweep: {sentence}")
 
 
 @pytest.mark.parametrize("problem", [ZeroDivisionError(), OSError("a pipe broke"), SystemExit(4)])
