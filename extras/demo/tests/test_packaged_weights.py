@@ -14,7 +14,7 @@ import pytest
 from orchestrator.datasets.sources import FetchError
 from orchestrator.inspection.model_check import local_fault
 from proactive_demo.embedded_135m import MEMBER, WEIGHTS
-from proactive_demo.models import FETCHED
+from proactive_demo.fetch import fetch as fetch_weights
 from sweeps.package_models import resolve_source
 from sweeps.registry import registry
 from tests.conftest import PYTHONPATH
@@ -56,7 +56,7 @@ def fetch(*names: str) -> tuple[list[str], list[str]]:
     failed, lines = list[str](), list[str]()
     for name in names or ("smollm2-135m",):
         try:
-            FETCHED[name](lines.append)
+            fetch_weights(name, lines.append)
         except FetchError as problem:
             failed.append(name)
             lines.append(str(problem))

