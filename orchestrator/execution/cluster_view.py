@@ -1,4 +1,4 @@
-"""The GPUs of a cluster that other jobs hold, and the node where Ray has placed each of our workers.
+"""The nodes of the cluster, the GPUs that other jobs hold, and the node where Ray has placed each of our workers.
 
 Ray's view of free resources is up to a second old, so a GPU counts as held by others once two readings in a row agree.
 """
@@ -9,13 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import ray
 from ray._private.state import actors, available_resources_per_node
+from ray._private.worker import global_worker
 
-from orchestrator.execution.ray_cluster import draining_nodes, gpu_nodes, total_cpus
 from orchestrator.scheduling.nodes import Node
 
 ROUNDING = 1e-3
 """A smaller part of a GPU is taken for a rounding error; Ray counts in steps of 1e-4."""
+GCS_TIMEOUT_S = 30.0
 
 
 Holding = tuple[str, float, float]
@@ -51,7 +53,7 @@ class ClusterView:
             for node in nodes
             if node.name in free
         }
-        cpus = total_cpus()
+        cpus = float(ray.cluster_resources().get("CPU", 1))
         held_cpus = max(0.0, cpus - sum(resources.get("CPU", 0.0) for resources in free.values()) - own_cpus)
         before = self.nodes, self.cpus, self.draining
         earlier = readings if self._readings is None else self._readings
@@ -66,6 +68,28 @@ class ClusterView:
     def usable_gpus(self) -> int:
         """The GPUs that no other job holds, without those of draining nodes."""
         return sum(node.gpus - node.held for node in self.nodes if node.name not in self.draining)
+
+
+def gpu_nodes() -> tuple[Node, ...]:
+    """Return the cluster's living nodes with GPUs, sorted by name, with their CPUs and the kind of GPU that Ray detected."""
+    nodes = []
+    for node in ray.nodes():
+        resources = node["Resources"]
+        kinds = [name.partition(":")[2] for name in resources if name.startswith("accelerator_type:")]
+        if node["Alive"] and resources.get("GPU", 0) >= 1:
+            kind, cpus = kinds[0] if kinds else "", resources.get("CPU", 0.0)
+            nodes.append(Node(node["NodeID"], int(resources["GPU"]), kind, cpus=cpus))
+    return tuple(sorted(nodes, key=lambda node: node.name))
+
+
+def draining_nodes() -> frozenset[str]:
+    """Return the nodes that Ray drains: a cloud takes them back, the autoscaler ends them, or ``ray drain-node`` named them."""
+    return frozenset(global_worker.gcs_client.get_draining_nodes(timeout=GCS_TIMEOUT_S))
+
+
+def node_hosts() -> dict[str, str]:
+    """Return living node -> its host name."""
+    return {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
 
 
 def placed_node(actor: Any) -> str:

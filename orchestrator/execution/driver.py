@@ -17,10 +17,9 @@ from actors.engine.backend import ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
 from orchestrator.datasets.node_staging import stage_on_node
 from orchestrator.execution.certifier import certify
-from orchestrator.execution.cluster_view import ClusterView
+from orchestrator.execution.cluster_view import ClusterView, node_hosts
 from orchestrator.execution.losses import FATAL_START_ERRORS, AttemptClock, last_line, loss_reason
 from orchestrator.execution.ray_access import cluster_address
-from orchestrator.execution.ray_cluster import node_hosts
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.worker_logs import log_nodes, log_ready
 from orchestrator.execution.worker_pool import WorkerPool, resolve

@@ -14,7 +14,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.node import own_packages
-from orchestrator.execution.ray_cluster import node_hosts
+from orchestrator.execution.cluster_view import node_hosts
 from orchestrator.object_store.bucket import cache_root
 from sweeps.spec import ModelSpec
 from sweeps.values import digest

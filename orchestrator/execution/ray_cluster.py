@@ -1,7 +1,4 @@
-"""The connection to Ray, and the nodes of the cluster.
-
-Only this module asks Ray for its list of nodes.
-"""
+"""The connection to Ray: joins the cluster of RAY_ADDRESS, or starts one on this machine."""
 
 import contextlib
 import os
@@ -13,7 +10,6 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants
-from ray._private.worker import global_worker
 from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ignore[attr-defined]
 from ray.exceptions import AuthenticationError
 from ray.job_config import JobConfig
@@ -21,41 +17,12 @@ from ray.job_config import JobConfig
 from actors.node.import_path import imports_working_folder
 from actors.text.printable import error_text
 from orchestrator.execution import ray_access
-from orchestrator.scheduling.nodes import Node
 from sweeps.load import SweepError
 
 CONNECT_PAUSES_S = (0.0, 2.0, 5.0)
 """Seconds to wait before each try to reach or start Ray."""
 CONNECT_TIMEOUT_S = 5.0
 """Seconds that a cluster's port may take to answer."""
-GCS_TIMEOUT_S = 30.0
-
-
-def total_cpus() -> float:
-    """Return the CPUs of the connected cluster."""
-    return float(ray.cluster_resources().get("CPU", 1))
-
-
-def gpu_nodes() -> tuple[Node, ...]:
-    """Return the cluster's living nodes with GPUs, sorted by name, with their CPUs and the kind of GPU that Ray detected."""
-    nodes = []
-    for node in ray.nodes():
-        resources = node["Resources"]
-        kinds = [name.partition(":")[2] for name in resources if name.startswith("accelerator_type:")]
-        if node["Alive"] and resources.get("GPU", 0) >= 1:
-            kind, cpus = kinds[0] if kinds else "", resources.get("CPU", 0.0)
-            nodes.append(Node(node["NodeID"], int(resources["GPU"]), kind, cpus=cpus))
-    return tuple(sorted(nodes, key=lambda node: node.name))
-
-
-def draining_nodes() -> frozenset[str]:
-    """Return the nodes that Ray drains: a cloud takes them back, the autoscaler ends them, or ``ray drain-node`` named them."""
-    return frozenset(global_worker.gcs_client.get_draining_nodes(timeout=GCS_TIMEOUT_S))
-
-
-def node_hosts() -> dict[str, str]:
-    """Return living node -> its host name."""
-    return {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
 
 
 def connect(say: Callable[[str], None] = lambda line: None) -> None:

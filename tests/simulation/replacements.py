@@ -54,7 +54,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
         patches.enter_context(mock.patch.object(target, name, value))
 
     ray = _Current(run)
-    for module in (worker_pool, ray_cluster, actors.worker):
+    for module in (worker_pool, ray_cluster, cluster_view, actors.worker):
         replace(module, "ray", ray)
     replace(worker_pool, "Worker", _CurrentWorker(run))
     replace(gpu_placement, "placement_group", lambda *a, **k: run.ray.placement_group(*a, **k))
