@@ -76,14 +76,9 @@ def conditions() -> Rows:
     from sweeps.conditions import CONDITIONS, VARIANTS
 
     return [
-        {
-            "name": name,
-            "of": _origin(name in CONDITIONS),
-            "scenarios": list(own.scenarios) or ["all"],
-            "what it does": own.description,
-        }
+        {"name": name, "of": _origin(name in CONDITIONS), "scenarios": own.scenarios or ["all"], "what it does": own.description}
         for name, own in {**CONDITIONS, **VARIANTS}.items()
-    ]
+    ]  # fmt: skip
 
 
 def measures() -> Rows:

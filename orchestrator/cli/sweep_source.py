@@ -38,11 +38,8 @@ def load_sweep(path: Path, overrides: Iterable[str], output: str | None, models:
 
 def selection_overrides(limit: int | None, conditions: str, scenarios: str, data: str) -> list[str]:
     """Return the overrides of a sweep's keys that these options stand for."""
-    names = {"conditions": conditions, "scenarios": scenarios}
-    values: dict[str, Any] = {key: _names(text) for key, text in names.items() if text} | {
-        "data": data,
-        "selection.limit": limit,
-    }
+    names = {key: _names(text) for key, text in (("conditions", conditions), ("scenarios", scenarios)) if text}
+    values: dict[str, Any] = {**names, "data": data, "selection.limit": limit}
     return [f"{key}={quote_value(value)}" for key, value in values.items() if value]
 
 
