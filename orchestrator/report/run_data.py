@@ -122,19 +122,15 @@ class RunData:
         )  # fmt: skip
         columns = ("key", "turn", "frame", "image", "reply", "category", "action", "move")
         answered = last.join(stored.select(columns), on=["key", "turn"]).join(counts, on="key", how="left")
-        return answered.with_columns(self.mode_column, pl.col("across", "along").fill_null(0)).sort("key").collect()
+        modes = {condition.name: condition.mode.value for condition in self.conditions.values()}
+        mode = pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String)
+        return answered.with_columns(pl.col("across", "along").fill_null(0), mode=mode).sort("key").collect()
 
     @property
     def conditions(self) -> dict[str, Condition]:
         """Return the built-in conditions and those of the sweep, by name."""
         own = (*self.sweep.conditions, *self.sweep.replicated_conditions)
         return {**CONDITIONS, **{condition.name: condition for condition in own}}
-
-    @property
-    def mode_column(self) -> pl.Expr:
-        """Return the column ``mode`` for rows that have a column ``condition``."""
-        modes = {condition.name: condition.mode.value for condition in self.conditions.values()}
-        return pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
 
     @property
     def unseen_conditions(self) -> list[str]:

@@ -96,7 +96,8 @@ def prediction_powered(strata: Sequence[Labels], shares: Sequence[float] | None 
     moments = _moments(strata, shares)
     sizes, others = np.array([[part.size, max(part.others, 1)] for part in strata], dtype=np.float64).T
     weights = np.full(len(strata), 1 / len(strata)) if shares is None else np.array(shares, dtype=np.float64)
-    weight = _best_weight(moments, sizes, others, weights)
+    covariance = float((weights**2 * moments[:, 2] / sizes).sum())
+    weight = float(np.clip(covariance / (weights**2 * moments[:, 1] * (1 / sizes + 1 / others)).sum(), 0, 1))
     value = float(weights @ [_point(part, weight) for part in strata])
     total = sizes.sum() + others.sum()
     inside = min(max(value, 0.5 / total), 1 - 0.5 / total)
@@ -134,11 +135,6 @@ def _moments(strata: Sequence[Labels], weights: Sequence[float] | None) -> Float
     shares /= shares.sum(axis=1, keepdims=True)
     true, judged, both = shares @ TRUE, shares @ JUDGED, shares[:, 0]
     return np.column_stack([true * (1 - true), judged * (1 - judged), both - true * judged])
-
-
-def _best_weight(moments: Floats, sizes: Floats, others: Floats, weights: Floats) -> float:
-    covariance = float((weights**2 * moments[:, 2] / sizes).sum())
-    return float(np.clip(covariance / (weights**2 * moments[:, 1] * (1 / sizes + 1 / others)).sum(), 0, 1))
 
 
 def _variance(moments: Floats, sizes: Floats, others: Floats, weight: float, weights: Floats) -> float:
