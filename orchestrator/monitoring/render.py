@@ -14,7 +14,10 @@ def table(snapshot: Snapshot, max_rows: int = 100) -> Table:
     """Return a table with a row per model, active ones first; columns that are empty in every row are left out."""
     rows = sorted(snapshot.rows, key=_rank)
     hidden = f"{len(rows) - max_rows} more models are waiting or done\n" if rows[max_rows:] else ""
-    rendered = Table(caption=hidden + headline(snapshot), caption_justify="left", box=None, pad_edge=False)
+    total = headline(snapshot)  # a table narrower than its caption would break the caption's lines
+    rendered = Table(
+        caption=hidden + total, caption_justify="left", box=None, pad_edge=False, min_width=max(len(total), len(hidden))
+    )
     cells = [format_row(row) for row in rows[:max_rows]]
     headings = [heading for heading in format_row(GroupRow("")) if any(row[heading] for row in cells)]
     for heading in headings:
