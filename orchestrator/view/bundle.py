@@ -86,10 +86,11 @@ def write_bundle(
     for start in range(0, catalog.height, FILE_EPISODES):
         positions = range(start, min(start + FILE_EPISODES, catalog.height))
         try:
-            for view in catalog.read_views(positions, stored):
-                episodes.add(json.dumps(view, separators=(",", ":"), allow_nan=False))
+            views = list(catalog.read_views(positions, stored))
         except UNREADABLE:
             raise RunFolderError("a run has changed while it was read; write the bundle after it has ended") from None
+        for view in views:
+            episodes.add(json.dumps(view, separators=(",", ":"), allow_nan=False))
         yield BundleTotals(episodes.total, pictures.total, sum(episodes.file_sizes) + sum(pictures.file_sizes))
     episodes.flush()
     pictures.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,6 +146,15 @@ def test_an_existing_folder_is_refused(runs, tmp_path):
     with pytest.raises(RunFolderError, match="already exists"):
         next(write_bundle(runs, None, tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
+
+
+def test_a_target_that_cannot_be_written_is_not_taken_for_a_changed_run(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr("orchestrator.view.bundle.FILE_EPISODES", 1)
+    writing = write_bundle({"other": runs["other"]}, None, tmp_path / "new", with_pictures=False)
+    assert next(writing).episodes == 1
+    shutil.rmtree(tmp_path / "new")
+    with pytest.raises(FileNotFoundError):
+        next(writing)
 
 
 def test_without_pictures_a_new_folder_holds_all_episodes(runs, tmp_path):
