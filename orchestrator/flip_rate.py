@@ -183,7 +183,8 @@ def compare_repeats(repeats: Repeats) -> tuple[pl.DataFrame, list[str]]:
         ]
         rates.append(_rates(sweep, repeats.folder, Path(sweep.output), reusable.source.own, name))
     frame = pl.concat(rates)
-    safe_write.write(repeats.table, frame.write_csv().encode())
+    rounded = frame.with_columns(pl.selectors.float().round_sig_figs(9))  # as all CSV files have
+    safe_write.write(repeats.table, rounded.write_csv().encode())
     return frame, list(dict.fromkeys(notes))
 
 
