@@ -60,6 +60,8 @@ def report(
             f"report shows one run; type `compare {typed}` for differences on the same samples, or"
             f" `merge {typed} --output DIR` for one run whose report ranks all models"
         )
+    if output is not None and filter_ is None:
+        raise UserError("--output requires --filter PERCENT; report.html and tables/ are written into the run folder")
     if filter_ is not None:
         _show_filter(folder, filter_, output, as_json)
         return

@@ -89,6 +89,7 @@ def test_what_left_is_refused_with_what_to_type(typed: str) -> None:
         (("status", "README.md"), "README.md is a file"),
         (("report", "nowhere"), "nowhere"),
         (("report", "a b", "c"), "`compare 'a b' c` for differences"),
+        (("report", "x", "--output", "page.html"), "--output requires --filter PERCENT"),
         (("run",), "name a sweep"),
         (("plan", "none.toml"), "no sweep file none.toml"),
         (("run", "sweeps/baselines.toml", "--output", ""), "run folder is empty"),

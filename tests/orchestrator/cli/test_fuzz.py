@@ -188,7 +188,7 @@ def test_unusable_file_is_one_sentence(paths, command, name):
 
 @pytest.mark.parametrize(
     "line",
-    ["report {run} {loop}", "compare {loop} {run}", "merge {run} {loop} --output merged", "run {sweep} --output {loop}",
+    ["report {loop}", "compare {loop} {run}", "merge {run} {loop} --output merged", "run {sweep} --output {loop}",
      "run {sweep} --output new --reuse {loop}"],
 )  # fmt: skip
 def test_circular_folder_link_is_one_sentence(paths, line):
