@@ -39,8 +39,8 @@ SETTLE_S = 5.0
 CONFIGURATIONS = {"config.json", "adapter_config.json"}
 FINAL = "final"
 """The name of what a training saves in the folder itself at its end."""
-STEP = re.compile(r"(?<![0-9a-f])\d+(?![0-9a-f])")
-"""A number in a checkpoint's name that is no part of a hash."""
+HASH = re.compile(r"(?<![^\W_])(?=\d*[a-f])[0-9a-f]{6,}(?![^\W_])")
+"""A hash in a checkpoint's name, whose digits are no step."""
 
 
 def watch(
@@ -88,7 +88,7 @@ def find_checkpoints(folder: Path, settle_s: float) -> dict[Path, Set[str]]:
 
 def _order(name: str) -> tuple[bool, list[int], str]:
     """Return the key by which checkpoints are ordered; names without a step, such as ``best``, come last."""
-    steps = [int(step) for step in STEP.findall(name)]
+    steps = [int(step) for step in re.findall(r"\d+", HASH.sub("", name))]
     return not steps, steps, name
 
 

@@ -33,12 +33,11 @@ def test_complete_checkpoints_are_listed_by_step(tmp_path):
 def test_what_a_training_saves_at_its_end_comes_last(tmp_path):
     """TRL's ``save_model`` writes into the folder itself, and ``train`` into one that is named by a hash."""
     adapter = "adapter_config.json", "adapter_model.safetensors"
-    names = ["checkpoint-900", "adapter-3f09c1d2", "checkpoint-1000"]
+    names = ["stage2", "checkpoint-900", "checkpoint-100000", "adapter-3f09c1d2"]
     for folder in (tmp_path, *(tmp_path / name for name in names)):
         save(folder, *adapter)
 
-    last = tmp_path / "adapter-3f09c1d2", tmp_path
-    assert list(find_checkpoints(tmp_path, 0.0)) == [tmp_path / names[0], tmp_path / names[2], *last]
+    assert list(find_checkpoints(tmp_path, 0.0)) == [*(tmp_path / name for name in names), tmp_path]
 
 
 def test_a_checkpoint_that_is_removed_before_its_turn_is_skipped(tmp_path, capsys):
