@@ -198,6 +198,7 @@ def test_returning_server_ends_with_right_values(played, half, tmp_path, empty, 
     assert models(mlflow_runs)["oracle"].data.metrics["acc"] == 100.0
     assert parent(mlflow_runs).data.metrics["episodes_per_second"] == 1.0, "points of the outage are sent too"
     assert [file.path for file in files] == ["results.json", "sweep.resolved.toml"]
-    assert (err.count("cannot be reached"), err.count("can be reached again"), err.count("\n")) == (1, 1, 2)
+    away, again = (line for line in err.splitlines() if "waiting for MLflow" not in line)  # the machine may be busy
+    assert "cannot be reached" in away and "can be reached again" in again
     assert captured.out == "", "MLflow would print the address at each run that ends"
     assert "hidden" not in err + (half / "mlflow.json").read_text()
