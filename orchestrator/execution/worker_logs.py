@@ -84,7 +84,7 @@ def log_ready(group: str, slot: int, address: WorkerAddress, reported: Sequence[
 def log_nodes(before: Collection[Node], after: Collection[Node], draining: Collection[str] = ()) -> None:
     """Log the nodes that have left, joined, changed or are draining."""
     for what, nodes in (("lost or changed", set(before) - set(after)), ("joined or changed", set(after) - set(before))):
-        for node in nodes if before else ():
+        for node in nodes:
             log.info("%s: node %s with %d GPUs, %d of them held by others", what, node.name[:12], node.gpus, node.held)
     for name in draining:
         log.warning("Ray drains node %s: its workers begin no more episodes", name[:12])
