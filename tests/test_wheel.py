@@ -75,7 +75,7 @@ def commands_folder(wheel, tmp_path_factory):
     own = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip())
     folders = dict.fromkeys((sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
     # with the .pth files of these folders, which lead to the extras of the checkout
-    (own / "packages.pth").write_text(f"import site; [site.addsitedir(name) for name in {list(folders)}]\n")
+    (own / "packages.pth").write_text(f"import site; list(map(site.addsitedir, {list(folders)}))\n")
     pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
     run(*pip, "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed", wheel, cwd=folder)
     return folder / "venv/bin"

@@ -79,7 +79,7 @@ def train(file: Path, folder: Path) -> dict[str, Any]:
     """Train, and say how far the trained model moves a sweep's logits."""
     training = settings.load(file)
     done = trainer.train(training, folder / "run", lambda line: None)
-    before, after = (ModelAndProcessor(transformers_spec(model)) for model in load(file, [], [done.model]).models)
+    before, after = (ModelAndProcessor(transformers_spec(model)) for model in load(file, [], [str(done.model)]).models)
     tensors = before.inputs([load_training_states(training)[0].job()])
     with torch.no_grad():
         moved = (before.network(**tensors).logits - after.network(**tensors).logits).abs().max()

@@ -127,7 +127,7 @@ def train(test_data, folder, seed, *overrides):
     draw(folder / "data", 320, 5_000 + 1_000 * seed, TRAINED)
     own = (f"data={test_data}", f"train.data={folder / 'data'}", f"train.seed={seed}", "tracking.uri=none")
     outcome = trainer.train(settings.load(DEMO, [*own, *overrides]), folder / "run", lambda line: None)
-    base, trained = load(DEMO, own[:1], [outcome.model]).models
+    base, trained = load(DEMO, own[:1], [str(outcome.model)]).models
     return play(base, test_data), play(trained, test_data)
 
 
