@@ -17,6 +17,7 @@ import torch
 from transformers import AutoTokenizer
 
 from actors.engine.hf.backend import ModelAndProcessor
+from orchestrator.cli.sweep_source import read_models
 from proactive_learn import settings, trainer
 from proactive_learn.progress import MetricsLog, TrainingProgress
 from proactive_learn.states import load_training_states
@@ -79,7 +80,8 @@ def train(file: Path, folder: Path) -> dict[str, Any]:
     """Train, and say how far the trained model moves a sweep's logits."""
     training = settings.load(file)
     done = trainer.train(training, folder / "run", lambda line: None)
-    before, after = (ModelAndProcessor(transformers_spec(model)) for model in load(file, [], [str(done.model)]).models)
+    models = load(file, [], read_models([str(done.model)])).models
+    before, after = (ModelAndProcessor(transformers_spec(model)) for model in models)
     tensors = before.inputs([load_training_states(training)[0].job()])
     with torch.no_grad():
         moved = (before.network(**tensors).logits - after.network(**tensors).logits).abs().max()

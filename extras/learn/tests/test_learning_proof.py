@@ -24,6 +24,7 @@ from envs.render import Renderer
 from envs.samples import load_samples
 from envs.scenario import suggestions
 from envs.types import Action
+from orchestrator.cli.sweep_source import read_models
 from orchestrator.report.statistics.clustered import average_means, estimate_mean, t_interval
 from proactive_demo.drawing import draw
 from proactive_learn import settings, trainer
@@ -127,7 +128,7 @@ def train(test_data, folder, seed, *overrides):
     draw(folder / "data", 320, 5_000 + 1_000 * seed, TRAINED)
     own = (f"data={test_data}", f"train.data={folder / 'data'}", f"train.seed={seed}", "tracking.uri=none")
     outcome = trainer.train(settings.load(DEMO, [*own, *overrides]), folder / "run", lambda line: None)
-    base, trained = load(DEMO, own[:1], [str(outcome.model)]).models
+    base, trained = load(DEMO, own[:1], read_models([str(outcome.model)])).models
     return play(base, test_data), play(trained, test_data)
 
 
