@@ -23,6 +23,8 @@ from sweeps.packages import policies
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec, Sweep
 
+IMAGE_TOKENS = ("image_token_id", "image_token_index")
+"""Keys of ``config.json`` for the token that stands for a part of a picture."""
 GPUS = {
     "b200": 180, "mi300x": 192, "h200": 141, "h100": 80, "a100": 80, "a100-40": 40, "l40s": 48, "a6000": 48, "v100": 32,
     "rtx5090": 32, "rtx4090": 24, "a10": 24, "l4": 24, "t4": 16,
@@ -192,16 +194,19 @@ def _template(model: ModelSpec, checkpoint: Checkpoint, renders: bool) -> str:
 
 
 def _drops_pictures(model: ModelSpec, checkpoint: Checkpoint) -> bool:
-    """Return True if the chat template renders a question alike with and without its picture, on transformers."""
+    """Return True if a question has no token for its picture, on transformers: the chat template leaves or misspells it."""
     if model.backend != "transformers" or checkpoint.reads_text_only:
         return False
     try:
-        from actors.engine.hf.template import template_text
+        from actors.engine.hf.template import question_ids, template_text
 
         shown, bare = (template_text(model, [Message("user", "?", images)]) for images in ((ImageRef("a"),), ()))
-    except Exception:  # transformers is missing, or the template raises without a picture
+        if shown is None or shown == bare:
+            return shown is not None
+        marks = {checkpoint.config.get(name) for name in IMAGE_TOKENS} - {None}
+        return bool(marks) and not marks & question_ids(model, shown)
+    except Exception:  # transformers is missing, or template or processor raise for another reason
         return False
-    return shown is not None and shown == bare
 
 
 def _decoding(checkpoint: Checkpoint, samplings: Sequence[Sampling]) -> str:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from PIL import Image
 from transformers import AutoProcessor
 
 from actors.engine.backend import Message
@@ -47,6 +48,14 @@ def template_text(model: ModelSpec, messages: Sequence[Message], tools: Sequence
     processor = _processor(model)
     chat = {**model.chat, "tools": list(tools)} if tools else model.chat
     return None if processor is None else prompt_text(processor, messages, chat)
+
+
+def question_ids(model: ModelSpec, text: str) -> set[int]:
+    """Return the token ids of a rendered question with one gray picture; empty where ``template_text`` is None."""
+    if (processor := _processor(model)) is None:
+        return set()
+    tensors = processor(text=[text], images=[Image.new("RGB", (224, 224), "gray")], return_tensors="pt")
+    return set(tensors["input_ids"].flatten().tolist())
 
 
 def _processor(model: ModelSpec) -> Any:

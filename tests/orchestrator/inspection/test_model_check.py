@@ -202,9 +202,12 @@ def test_a_template_that_drops_pictures_is_refused_of_named_models(tmp_path):
 
     source = write("llava-1.5", tmp_path / "m")
     assert row(source=str(source), backend="transformers", packages=True).template == "ok: no functions"
-    text = "{% for m in messages %}{% for c in m.content if c.type == 'text' %}{{ c.text }}{% endfor %}{% endfor %}"
-    (source / "chat_template.jinja").write_text(text)
-    assert row(source=str(source), backend="transformers", packages=True).template.startswith("no: the prompt has no")
+    for picture in ("", "<img>"):  # left out, and misspelled
+        text = f"{{% if c.type == 'text' %}}{{{{ c.text }}}}{{% else %}}{picture}{{% endif %}}"
+        text = f"{{% for m in messages %}}{{% for c in m.content %}}{text}{{% endfor %}}{{% endfor %}}"
+        (source / "chat_template.jinja").write_text(text)
+        found = row(source=str(source), backend="transformers", packages=True)
+        assert found.template.startswith("no: the prompt has no"), picture
     assert row(source=str(source), backend="transformers").template == "ok: no functions"
 
 
