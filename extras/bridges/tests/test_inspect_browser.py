@@ -19,7 +19,7 @@ from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_brows
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium is not installed")]
-WAIT_S = 60
+WAIT_S = 180
 ROW = "//*[starts-with(text(), 'QD-')]"
 LOADED = """const all = [...document.querySelectorAll("img[src^='data:image/webp']")];
     return all.every((picture) => picture.naturalWidth > 50) && all.map((picture) => picture.src);"""
