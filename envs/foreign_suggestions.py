@@ -40,9 +40,8 @@ Suggestions = Mapping[str, tuple[str, ...]]
 """Scenario -> its suggestions."""
 
 
-def with_suggestion_pool(samples: Sequence[Sample], folder: Path, read: ReadSamples = read_samples) -> list[Sample]:
-    """Return the samples with the suggestions of all scenarios in the folder, which random-proactive draws from."""
-    pool = folder_suggestions(folder, read)
+def with_suggestion_pool(samples: Sequence[Sample], pool: Suggestions) -> list[Sample]:
+    """Return the samples with the suggestions of all scenarios (``folder_suggestions``), which random-proactive draws from."""
     return [replace(sample, suggestion_pool=pool) for sample in samples]
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envs.foreign_suggestions import with_suggestion_pool, with_swapped_pictures
+from envs.foreign_suggestions import folder_suggestions, with_suggestion_pool, with_swapped_pictures
 from envs.samples import Problem, load_samples, read_samples, select_samples, skipped_lines
 from envs.types import Sample
 from orchestrator.datasets.staging import fetch_lines
@@ -36,7 +36,8 @@ def build_plan(sweep: Sweep) -> Plan:
             for name in sweep.scenarios
         }
         if sweep.draws_suggestions:
-            pools = {name: with_suggestion_pool(samples, folder, read) for name, samples in pools.items()}
+            drawn_from = folder_suggestions(folder, read)
+            pools = {name: with_suggestion_pool(samples, drawn_from) for name, samples in pools.items()}
         if any(condition.picture == "swapped" for condition in sweep.conditions):
             pools = {name: with_swapped_pictures(samples, samples, sweep.seed) for name, samples in pools.items()}
         return pools

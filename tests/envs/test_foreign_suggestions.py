@@ -41,7 +41,7 @@ def test_stand_ins_are_the_datas_own_suggestions_of_other_scenarios(demo_data):
     pool = folder_suggestions(demo_data, read)
     replacements = {name: Counter() for name in SCENARIOS}
     for name in SCENARIOS:
-        for sample in with_suggestion_pool(load_samples(demo_data, name, read=read), demo_data, read):
+        for sample in with_suggestion_pool(load_samples(demo_data, name, read=read), pool):
             replacements[name].update(suggestions(replace_suggestions(sample, 3).options))
         others = {text: home for home in SCENARIOS if home != name for text in pool[home]}
         assert set(replacements[name]) <= set(others)

@@ -13,8 +13,8 @@ from actors.engine.backend import Message
 from actors.playing.episode_rules import MultipleChoice
 from actors.playing.prompts import Past, apply_condition, examples
 from envs.chance import episode_seed
-from envs.foreign_suggestions import with_suggestion_pool, with_swapped_pictures
-from envs.samples import ReadSamples, load_samples, read_samples
+from envs.foreign_suggestions import folder_suggestions, with_suggestion_pool, with_swapped_pictures
+from envs.samples import load_samples, read_samples
 from envs.types import NO_PICTURE, Ending, ImageRef, Mode, Sample, Turn, View
 from sweeps.conditions import Condition
 from sweeps.load import build_cell
@@ -48,9 +48,14 @@ class Benchmark:
             )
         self.condition, self.seed = condition, seed
         read = cache(read_samples)
-        loaded = ((name, _load_samples(Path(data), name, condition, filtered, seed, read)) for name in names)
+        loaded = {name: load_samples(Path(data), name, filtered, read=read) for name in names}
+        if condition.mode is Mode.RANDOM:
+            pool = folder_suggestions(Path(data), read)
+            loaded = {name: with_suggestion_pool(samples, pool) for name, samples in loaded.items()}
+        if condition.picture == "swapped":
+            loaded = {name: with_swapped_pictures(samples, samples, seed) for name, samples in loaded.items()}
         self.samples: Mapping[str, Mapping[int, Sample]] = {
-            name: {sample.id: sample for sample in samples} for name, samples in loaded
+            name: {sample.id: sample for sample in samples} for name, samples in loaded.items()
         }
 
     def samples_of(self, scenario: str) -> Mapping[int, Sample]:
@@ -114,12 +119,3 @@ class InteractiveEpisode:
             self.past.append((self.view, reply))
             self.prompt = self.rules.pose(self.state, self.past)
         return turn
-
-
-def _load_samples(
-    data: Path, name: str, condition: Condition, filtered: bool, seed: int, read: ReadSamples
-) -> list[Sample]:
-    samples = load_samples(data, name, filtered, read=read)
-    if condition.mode is Mode.RANDOM:
-        samples = with_suggestion_pool(samples, data, read)
-    return with_swapped_pictures(samples, samples, seed) if condition.picture == "swapped" else samples
