@@ -84,6 +84,12 @@ class Checkpoint:
         return length if type(length) is int and length > 0 else 0
 
     @property
+    def image_tokens(self) -> frozenset[int]:
+        """Return the ids of the token that stands for a part of a picture; empty if unknown."""
+        numbers = (self.config.get("image_token_id"), self.config.get("image_token_index"))
+        return frozenset(number for number in numbers if type(number) is int)
+
+    @property
     def reads_text_only(self) -> bool:
         """Return True if the class is a language model, not the checkpoint's own code, and no file mentions pictures."""
         known = self.architecture.endswith(LANGUAGE_MODELS) and "auto_map" not in self.config

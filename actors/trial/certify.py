@@ -6,7 +6,7 @@ The requests are those of a run: the episode loop poses them, and the policy ``o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from actors.playing.turn_judge import TurnJudge
 from actors.text.printable import error_text
 from actors.trial.certificate import Certificate, CertifiedRequest
 from envs.types import ImageRef
+from sweeps.checkpoint import read_checkpoint
 from sweeps.engine_options import requirement_names
 from sweeps.package_models import resolve_source
 from sweeps.spec import ModelSpec
@@ -64,8 +65,10 @@ async def record_inputs(
     try:
         posed = await _pose_requests(plan, model, ordinals)
         call = await _open_package_call(model) if model.is_local else None
+        checkpoint = read_checkpoint(resolve_source(model)) if model.backend == "transformers" else None
+        image_tokens = checkpoint.image_tokens if checkpoint else frozenset()
         for cell, request in posed.items():
-            requests[cell], used = await _certify_request(request, backend, call, loader)
+            requests[cell], used = await _certify_request(request, backend, call, loader, image_tokens)
             dtype = dtype or used
     except Exception as problem:  # a certificate must never stop a run
         reason = error_text(problem)
@@ -104,7 +107,7 @@ async def _open_package_call(model: ModelSpec) -> PackageCall:
 
 
 async def _certify_request(
-    request: Request, backend: Backend, call: PackageCall | None, loader: PictureLoader
+    request: Request, backend: Backend, call: PackageCall | None, loader: PictureLoader, image_tokens: Set[int]
 ) -> tuple[CertifiedRequest, str]:
     """Return the certified request, and the type of the network's floats if it is known."""
     fields: dict[str, Any] = {}
@@ -113,7 +116,7 @@ async def _certify_request(
         if (engine := await backend.model_input(request)) is not None:
             decoding, dtype = TypeAdapter(dict[str, Any]).dump_python(dict(engine.decoding), mode="json"), engine.dtype
             fields |= {"engine": engine.hashes, "decoding": decoding}
-            if call is not None and await _drops_pictures(request, backend, engine):
+            if call is not None and await _drops_pictures(request, backend, engine, image_tokens):
                 raise Unprocessable("the prompt has no token for its pictures: the chat template drops them")
             if call is not None and not request.tools:
                 pictures = await load_package_pictures(loader, request.messages)
@@ -125,14 +128,18 @@ async def _certify_request(
     return CertifiedRequest(sample=request.situation.sample.id, pictures=len(images), **fields), dtype
 
 
-async def _drops_pictures(request: Request, backend: Backend, engine: ModelInput) -> bool:
-    """Return True if the token ids of a prompt are the same without its pictures."""
+async def _drops_pictures(request: Request, backend: Backend, engine: ModelInput, image_tokens: Set[int]) -> bool:
+    """Return True if a prompt with pictures has none of ``image_tokens``; without these, if its ids are the same without them."""
+    if not engine.ids or not images_of(request.messages):
+        return False
+    if image_tokens:
+        return image_tokens.isdisjoint(engine.ids)
     bare = request._replace(messages=tuple(message._replace(images=()) for message in request.messages))
     try:
-        alone = await backend.model_input(bare) if images_of(request.messages) else None
+        alone = await backend.model_input(bare)
     except Exception:  # the model may need a picture
         return False
-    return alone is not None and bool(alone.ids) and alone.ids == engine.ids
+    return alone is not None and alone.ids == engine.ids
 
 
 async def load_package_pictures(loader: PictureLoader, messages: Sequence[Message]) -> Mapping[ImageRef, Image.Image]:

@@ -5,13 +5,12 @@ A cell starts with ``ok``, ``no`` or ``unknown``; facts that cannot be read (off
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from actors.engine.backend import Message
 from actors.engine.baselines import POLICIES
 from actors.engine.decoding import unfollowed_fields
-from envs.types import ImageRef
 from orchestrator.datasets.checkpoint_listing import read_hub
 from orchestrator.datasets.sources import FetchError
 from orchestrator.inspection import engines
@@ -23,8 +22,6 @@ from sweeps.packages import policies
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec, Sweep
 
-IMAGE_TOKENS = ("image_token_id", "image_token_index")
-"""Keys of ``config.json`` for the token that stands for a part of a picture."""
 GPUS = {
     "b200": 180, "mi300x": 192, "h200": 141, "h100": 80, "a100": 80, "a100-40": 40, "l40s": 48, "a6000": 48, "v100": 32,
     "rtx5090": 32, "rtx4090": 24, "a10": 24, "l4": 24, "t4": 16,
@@ -187,26 +184,14 @@ def _template(model: ModelSpec, checkpoint: Checkpoint, renders: bool) -> str:
         return "unknown"
     if not template:
         return "ok: none, one question with one picture"
-    if renders and _drops_pictures(model, checkpoint):
-        return "no: the prompt has no token for its pictures: the chat template drops them"
+    if renders and model.backend == "transformers" and not checkpoint.reads_text_only:
+        with suppress(Exception):  # transformers is missing, or template or processor raise for another reason
+            from actors.engine.hf.template import drops_pictures
+
+            if drops_pictures(model, checkpoint.image_tokens):
+                return "no: the prompt has no token for its pictures: the chat template drops them"
     functions = "with functions" if "tools" in template else "no functions"
     return f"{'no' if 'no functions' in checkpoint.limits(model) else 'ok'}: {functions}"
-
-
-def _drops_pictures(model: ModelSpec, checkpoint: Checkpoint) -> bool:
-    """Return True if a question has no token for its picture, on transformers: the chat template leaves or misspells it."""
-    if model.backend != "transformers" or checkpoint.reads_text_only:
-        return False
-    try:
-        from actors.engine.hf.template import question_ids, template_text
-
-        shown, bare = (template_text(model, [Message("user", "?", images)]) for images in ((ImageRef("a"),), ()))
-        if shown is None or shown == bare:
-            return shown is not None
-        marks = {checkpoint.config.get(name) for name in IMAGE_TOKENS} - {None}
-        return bool(marks) and not marks & question_ids(model, shown)
-    except Exception:  # transformers is missing, or template or processor raise for another reason
-        return False
 
 
 def _decoding(checkpoint: Checkpoint, samplings: Sequence[Sampling]) -> str:

@@ -1,7 +1,7 @@
 """Renders prompts with the processor of a local model, without downloads."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from PIL import Image
@@ -9,6 +9,7 @@ from transformers import AutoProcessor
 
 from actors.engine.backend import Message
 from actors.engine.chat_format import Chat, conversation, template_variables, with_picture_marks
+from envs.types import ImageRef
 from sweeps.checkpoint import checkpoint_folder
 from sweeps.package_models import resolve_source
 from sweeps.spec import ModelSpec
@@ -50,12 +51,20 @@ def template_text(model: ModelSpec, messages: Sequence[Message], tools: Sequence
     return None if processor is None else prompt_text(processor, messages, chat)
 
 
-def question_ids(model: ModelSpec, text: str) -> set[int]:
-    """Return the token ids of a rendered question with one gray picture; empty where ``template_text`` is None."""
+def drops_pictures(model: ModelSpec, image_tokens: Set[int]) -> bool:
+    """Return True if a question has no token for its picture: the chat template leaves it out or misspells it.
+
+    ``image_tokens`` are the checkpoint's ids of a part of a picture; without, only a picture that is left out is seen.
+    """
     if (processor := _processor(model)) is None:
-        return set()
-    tensors = processor(text=[text], images=[Image.new("RGB", (224, 224), "gray")], return_tensors="pt")
-    return set(tensors["input_ids"].flatten().tolist())
+        return False
+    shown, bare = (
+        prompt_text(processor, [Message("user", "?", images)], model.chat) for images in ((ImageRef("a"),), ())
+    )
+    if shown == bare or not image_tokens:
+        return shown == bare
+    tensors = processor(text=[shown], images=[Image.new("RGB", (224, 224), "gray")], return_tensors="pt")
+    return image_tokens.isdisjoint(tensors["input_ids"].flatten().tolist())
 
 
 def _processor(model: ModelSpec) -> Any:

@@ -19,6 +19,7 @@ from orchestrator.inspection.certificate import read_certificates
 from orchestrator.planning.build_plan import build_plan
 from sweeps.load import build
 from sweeps.registry import registry
+from tests.actors.architectures import write
 from tests.conftest import ROOT
 
 pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")
@@ -83,6 +84,15 @@ def test_a_folder_without_processor_has_a_reason(checkpoint: Path, demo_data: Pa
 
     assert row["status"] == "incomplete"
     assert str(row["outcome"]).startswith("not complete: ") and "\n" not in str(row["outcome"])
+
+
+def test_a_prompt_without_the_token_of_its_pictures_is_refused(demo_data: Path, tmp_path: Path) -> None:
+    source, text = write("llava-1.5", tmp_path / "m"), "{% if c.type == 'text' %}{{ c.text }}{% else %}<img>{% endif %}"
+    text = f"{{% for m in messages %}}{{% for c in m.content %}}{text}{{% endfor %}}{{% endfor %}}"
+    (source / "chat_template.jinja").write_text(text)
+    row = prove(source, demo_data, tmp_path / "out", 1)
+
+    assert row["status"] == "incomplete" and "no token for its pictures" in str(row["outcome"])
 
 
 def test_a_request_that_the_engine_refuses_as_too_long_is_marked(demo_data: Path) -> None:
