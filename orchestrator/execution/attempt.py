@@ -28,9 +28,6 @@ from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset
 from orchestrator.tracking.tracker import Tracker
 from sweeps.spec import Judge, Sweep
 
-CLOSE_TIMEOUT_INTERRUPTED_S = 2.0
-"""Seconds that the tracker has to record the end of an interrupted run."""
-
 
 def run(
     sweep: Sweep,
@@ -111,7 +108,9 @@ class Attempt(AttemptState):
             startup_checks.check_models(self)
             if self.reasons and not self._can_go_on():
                 return write_outcome(self)
-        with _recording(tracker or _prepare_tracker(self.sweep, self.output), self) as tracker:
+        with tracker or _prepare_tracker(self.sweep, self.output) as tracker:
+            if tracker.is_tracked:
+                tracker.start(describe_dataset(self.sweep.name, self.sweep.data, self.plan.samples_by_id))
             with prepare.recording_shown_pictures(self):
                 if play and self.pending:
                     play(self)
@@ -122,8 +121,7 @@ class Attempt(AttemptState):
                 if self.judge_queue:
                     self.judge_queue.verdicts.compact()
             outcome = write_outcome(self)
-        status = "FINISHED" if outcome.complete else "KILLED" if outcome.interrupted else "FAILED"
-        tracker.close(status, CLOSE_TIMEOUT_INTERRUPTED_S if outcome.interrupted else None)
+            tracker.close("FINISHED" if outcome.complete else "KILLED" if outcome.interrupted else "FAILED")
         return outcome
 
     def _can_go_on(self) -> bool:
@@ -154,15 +152,3 @@ class Attempt(AttemptState):
 
 def _prepare_tracker(sweep: Sweep, output: Path) -> Tracker:
     return Tracker(TrackedRun.of(sweep.model_dump(mode="json", exclude_none=True), output))
-
-
-@contextmanager
-def _recording(tracker: Tracker, state: AttemptState) -> Iterator[Tracker]:
-    """Start the tracker; if the block raises (as Ctrl-C does), record the run as KILLED."""
-    if tracker.is_tracked:
-        tracker.start(describe_dataset(state.sweep.name, state.sweep.data, state.plan.samples_by_id))
-    try:
-        yield tracker
-    except BaseException:
-        tracker.close("KILLED", CLOSE_TIMEOUT_INTERRUPTED_S)
-        raise

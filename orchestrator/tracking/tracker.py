@@ -21,12 +21,16 @@ from orchestrator.tracking.client import NAME, checkpoint, resolve_uri
 from orchestrator.tracking.tracked_run import OTLP, TrackedRun, is_mlflow
 
 PROCESS = "orchestrator.tracking.process"
-CLOSE_SERVER_S, CLOSE_LOCAL_S, SILENT_S = 60.0, 300.0, 5.0
-"""Seconds that ``close`` waits for a server, for a file in the run folder, which even a busy machine writes, and in silence."""
+CLOSE_SERVER_S, CLOSE_LOCAL_S, CLOSE_KILLED_S, SILENT_S = 60.0, 300.0, 2.0, 5.0
+"""Seconds that ``close`` waits for a server, for a file in the run folder, which even a busy machine writes, for the end of an
+interrupted run, and in silence."""
 
 
 class Tracker:
-    """The record of one attempt at a sweep in MLflow; nothing if the sweep is not tracked. As a block, it ends its process."""
+    """The record of one attempt at a sweep in MLflow; nothing if the sweep is not tracked.
+
+    As a block, it ends its process; if the block raises (as Ctrl-C does), a started record ends as KILLED.
+    """
 
     def __init__(self, run: TrackedRun) -> None:
         """Start the process, which imports MLflow until ``start``. Raises RunFolderError for an address of OpenTelemetry."""
@@ -34,7 +38,7 @@ class Tracker:
             sentence = f"tracking.uri {run.uri}: OpenTelemetry left after 0.2.0; type an MLflow address, or `none`"
             raise RunFolderError(sentence)
         self.run, self.is_tracked = run, is_mlflow(run.uri)
-        self._closing, self._uri = not self.is_tracked, resolve_uri(run.uri, run.folder)
+        self._started, self._closing, self._uri = False, not self.is_tracked, resolve_uri(run.uri, run.folder)
         if not self.is_tracked:
             return
         self._process = start_module(PROCESS, stderr=subprocess.DEVNULL)
@@ -49,12 +53,14 @@ class Tracker:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """End the process unless ``close`` has done so: nothing was played, so there is nothing to record."""
-        if not self._closing:
-            self._kill()
+        if self._started:
+            self.close("KILLED")
+        elif not self._closing:
+            self._kill()  # nothing was played, so there is nothing to record
 
     def start(self, dataset: Mapping[str, Any]) -> None:
         """Record from now on; ``dataset`` is from ``describe_dataset``. The caller holds the folder's lock until ``close``."""
+        self._started = True
         self._send((self.run, dict(dataset)))
 
     def close(self, status: str, timeout: float | None = None) -> None:
@@ -62,7 +68,8 @@ class Tracker:
         if self._closing:
             return
         self._closing = True
-        patience = timeout or (CLOSE_LOCAL_S if self._uri.startswith("sqlite") else CLOSE_SERVER_S)
+        usual = CLOSE_LOCAL_S if self._uri.startswith("sqlite") else CLOSE_SERVER_S
+        patience = timeout or (CLOSE_KILLED_S if status == "KILLED" else usual)
         notice = Timer(min(SILENT_S, patience / 2), _say, ["all episodes are stored; waiting for MLflow ..."])
         notice.start()
         self._send(status)
