@@ -44,6 +44,7 @@ class MergeSummary:
     gave_way: int
     """Number of failed episodes that were replaced by another folder's answer."""
     verdicts: int
+    """Number of verdicts in the new folder."""
     conflicts: dict[str, list[str]]
     """``episode`` or ``verdict`` -> keys of those that differ between folders."""
     prefer: str

@@ -64,8 +64,7 @@ def playing_times(folder: Path) -> tuple[datetime, datetime] | None:
 
     An attempt that counts no episode changes neither.
     """
-    points = stored_points(folder)
-    if not points:
+    if not (points := stored_points(folder)):
         return None
     counted = [after.at for before, after in pairwise(points) if after.done != before.done]
     began, ended = (datetime.fromtimestamp(at // 1000, UTC) for at in (points[0].at, [points[0].at, *counted][-1]))

@@ -90,11 +90,10 @@ def read_status(folder: Path) -> dict[str, Any]:
         if cell["state"] == "partial":
             cell["reason"] = old.get("reason", "")
         cells.append(old if is_current else cell)
+    is_unchanged = {cell["cell"]: cell for cell in cells} == before
     return {
         **status,
-        "finished": status.get("finished", False)
-        and running is None
-        and {cell["cell"]: cell for cell in cells} == before,
+        "finished": status.get("finished", False) and running is None and is_unchanged,
         "running": running,
         "live": _read_json(folder / LIVE) if running is not None else None,
         "damaged": [name for name, problem in faults.items() if problem == DAMAGED],

@@ -40,7 +40,7 @@ class Page(NamedTuple):
 
     title: str
     answers: Sequence[str]
-    """Whether each model asks, in a sentence."""
+    """A sentence per model that says whether it asks; if no episode is scored, that alone."""
     problems: Sequence[str]
     tables: Sequence[Table]
     figures: Sequence[tuple[str, str, FigureImage]]

@@ -9,12 +9,7 @@ from random import Random
 from PIL import Image, ImageChops, ImageStat
 
 from actors.engine.backend import Message
-from actors.engine.chat_format import (
-    conversation,
-    data_url,
-    template_variables,
-    with_picture_marks,
-)
+from actors.engine.chat_format import conversation, data_url, template_variables, with_picture_marks
 from envs.types import ImageRef
 
 

@@ -9,13 +9,7 @@ from random import Random
 import pytest
 
 from actors.engine.weights import _setting_files as setting_paths
-from actors.engine.weights import (
-    cached_commit,
-    hash_folder,
-    same_weights,
-    setting_hashes,
-    weights_identity,
-)
+from actors.engine.weights import cached_commit, hash_folder, same_weights, setting_hashes, weights_identity
 from sweeps.spec import ModelSpec
 
 READ = (

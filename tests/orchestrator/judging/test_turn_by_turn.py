@@ -15,10 +15,7 @@ import pytest
 from orchestrator.storage.episode_store import turns
 from tests.actors.marking_judge import marking_judge
 from tests.orchestrator.execution.test_attempt import assert_stored_once
-from tests.orchestrator.judging.test_judging import (
-    sweep,
-    unwrap_lines,
-)
+from tests.orchestrator.judging.test_judging import sweep, unwrap_lines
 from tests.orchestrator.report import runs
 
 RULES = '[judge]\nmodel = "rule-judge"\n'
