@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from envs import SCENARIOS
 from envs.chance import chance
-from envs.openended import TASK, instruction
+from envs.openended import TASK
 from envs.scenario import suggestions
 from envs.types import Sample, State
 
@@ -50,11 +50,6 @@ class TurnChoices(NamedTuple):
 def turn_choices(sample: Sample, state: State) -> TurnChoices:
     """Return the choices of a judge at this state."""
     return TurnChoices(SCENARIOS[sample.scenario].askable(sample, state), sample.categories)
-
-
-def turn_instruction(question: str, lines: Sequence[str], answer: str) -> str:
-    """Return the judge's message about one answer of several, fenced as in ``envs.openended``."""
-    return instruction(question, lines, answer, TURN_TASK)
 
 
 def option_from_marks(sample: Sample, state: State, marks: Sequence[bool]) -> str:

@@ -40,11 +40,6 @@ Suggestions = Mapping[str, tuple[str, ...]]
 """Scenario -> its suggestions."""
 
 
-def with_suggestion_pool(samples: Sequence[Sample], pool: Suggestions) -> list[Sample]:
-    """Return the samples with the suggestions of all scenarios (``folder_suggestions``), which random-proactive draws from."""
-    return [replace(sample, suggestion_pool=pool) for sample in samples]
-
-
 def folder_suggestions(folder: Path, read: ReadSamples = read_samples) -> Suggestions:
     """Return the suggestions of each scenario in the folder, sorted; missing files and bad lines are ignored."""
     return {

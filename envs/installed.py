@@ -39,7 +39,6 @@ OFFERED_BY_EXTRAS = {
 """Extra -> the models, sweeps, conditions and tables that it offers, for messages where it is not installed."""
 LARGEST = 1 << 26
 """Most bytes of one file in a package's digest."""
-COMPILED = ("__pycache__", ".pyc", ".pyo")
 
 
 class PackageError(UserError, ValueError):
@@ -163,5 +162,5 @@ def _package_files(offer: Offer) -> Iterator[tuple[str, Path]]:
         yield Path(spec.origin).name, Path(spec.origin)
     for folder in map(Path, folders):
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and not any(mark in path.as_posix() for mark in COMPILED):
+            if path.is_file() and not any(mark in path.as_posix() for mark in ("__pycache__", ".pyc", ".pyo")):
                 yield path.relative_to(folder).as_posix(), path

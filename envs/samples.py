@@ -186,9 +186,14 @@ def select_samples(
     seed: int = 0,
 ) -> list[Sample]:
     """Return the samples that a sweep plays; raises BadData for an id that does not exist."""
-    selected = open_ended_subset(samples) if subset == "open-ended" else list(samples)
+    selected = list(samples)
+    if (
+        subset == "open-ended"
+    ):  # of the paper: file order, shuffled by seed 0, the first hundred (package: ``tests/oeg.py``)
+        Random(0).shuffle(selected)
+        selected = selected[:OPEN_ENDED]
     if ids is not None:
-        selected = samples_by_id(selected, ids)
+        selected = _find_ids(selected, ids)
     return selected if limit is None else limit_samples(selected, limit, seed)
 
 
@@ -199,8 +204,7 @@ def limit_samples(samples: Sequence[Sample], limit: int, seed: int) -> list[Samp
     return [sample for sample in samples if sample.id in ids]
 
 
-def samples_by_id(samples: Sequence[Sample], ids: Sequence[int]) -> list[Sample]:
-    """Return the samples with these ids in file order; raises BadData that names missing ids."""
+def _find_ids(samples: Sequence[Sample], ids: Sequence[int]) -> list[Sample]:
     wanted_ids = set(ids)
     missing = sorted(wanted_ids - {sample.id for sample in samples})
     if missing:
@@ -208,10 +212,3 @@ def samples_by_id(samples: Sequence[Sample], ids: Sequence[int]) -> list[Sample]
         rest = f" and {len(missing) - 5} more" if missing[5:] else ""
         raise BadData(f"{scenario} has no sample with id {', '.join(map(str, missing[:5]))}{rest} in this selection")
     return [sample for sample in samples if sample.id in wanted_ids]
-
-
-def open_ended_subset(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the paper's open-ended subset: file order, shuffled by seed 0, the first hundred (package: ``tests/oeg.py``)."""
-    shuffled = list(samples)
-    Random(0).shuffle(shuffled)
-    return shuffled[:OPEN_ENDED]

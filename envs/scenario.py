@@ -172,9 +172,14 @@ class Scenario:
         return []
 
     # -- moves --------------------------------------------------------------------------------------------------------
+    @lru_cache(maxsize=65536)  # noqa: B019  # a scenario lives as long as its process
     def move(self, suggestion: str) -> Move:
         """Return the move of a suggestion (package: ``_parse_action``); raises KeyError if it has none."""
-        return _move(self, suggestion)
+        lowered = suggestion.lower()
+        for cue, move in self.cue.items():
+            if cue in lowered:
+                return move
+        raise KeyError(suggestion)
 
     def random_move(self, sample: Sample, state: State) -> Move:
         """Draw the move of a random-proactive suggestion, equal for every model (the package draws it unseeded)."""
@@ -228,15 +233,6 @@ class Scenario:
     def lesson(self, sample: Sample, state: State, seed: int) -> str:
         """Return the reply that an example gives at this state."""
         return self.solve(sample, state)
-
-
-@lru_cache(maxsize=65536)
-def _move(scenario: Scenario, suggestion: str) -> Move:
-    lowered = suggestion.lower()
-    for cue, move in scenario.cue.items():
-        if cue in lowered:
-            return move
-    raise KeyError(suggestion)
 
 
 def classify_reply(shown: tuple[str, ...], option: Reading, category: Reading, by_text: bool) -> Action:

@@ -171,8 +171,6 @@ class ModelSpec(Frozen):
         """Fill in the backend ``openai`` if there is an address, and ``gpus = 0`` for services, policies and people."""
         if not isinstance(fields, dict):
             return fields
-        if fields.get("batch") is False:  # run folders of 0.2 have it
-            fields = {name: value for name, value in fields.items() if name != "batch"}
         endpoint = fields.get("endpoint")
         address = endpoint.get("base_url") if isinstance(endpoint, dict) else getattr(endpoint, "base_url", "")
         filled = {"backend": "openai", **fields} if address else fields

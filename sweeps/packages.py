@@ -73,13 +73,6 @@ def pin_policy(model: ModelSpec) -> ModelSpec:
     return model.model_copy(update={"revision": offer.identity})
 
 
-def policy_model(name: str) -> ModelSpec | None:
-    """Return an installed policy as a model; None if no package offers it."""
-    if name not in policies():
-        return None
-    return pin_policy(ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin"))
-
-
 def versions() -> Mapping[str, str]:
     """Return the versions of the packages that offer something."""
     return {offer.package: offer.version for kind in SHAPING for offer in offers(kind).values()}

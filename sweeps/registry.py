@@ -43,10 +43,8 @@ def _validate_models(tables: Mapping[str, Any]) -> dict[str, ModelSpec]:
 
 def builtin_backends() -> dict[str, str]:
     """Return the backends of the models and judges that need no download, by source."""
-    shipped = [model for path in (MODELS, JUDGES) for model in _read_models(path).values()]
-    backends = {model.source: model.backend for model in shipped}
-    backends |= {model.table["source"]: model.table["backend"] for model in package_models().values()}
-    return {source: backend for source, backend in backends.items() if source.startswith(BUILTIN)}
+    shipped = (*registry().values(), *judges().values())
+    return {model.source: model.backend for model in shipped if model.source.startswith(BUILTIN)}
 
 
 def read_models(tables: Iterable[Mapping[str, Any]], where: str) -> dict[str, ModelSpec]:
@@ -82,8 +80,8 @@ def resolve_model(entry: Any, models: Mapping[str, ModelSpec], where: str, kind:
     if isinstance(entry, dict):
         return with_limits(read_model(entry, f"{where}: {kind}s" if kind == "model" else f"{where}: {kind}.model"))
     models = {**registry(), **models}
-    if isinstance(entry, str) and entry not in models and (policy := packages.policy_model(entry)):
-        return policy
+    if isinstance(entry, str) and entry not in models and entry in packages.policies():
+        return packages.pin_policy(ModelSpec(name=entry, source=f"{BUILTIN}{entry}", backend="builtin"))
     return with_limits(models[find_name(entry, models, kind, where)])
 
 

@@ -43,19 +43,16 @@ class Cell(Frozen):
         suffix = "" if self.protocol is Protocol.MCQA else f"-{self.protocol}"
         return f"{self.model.name}/{self.scenario}/{self.condition.name}{suffix}"
 
-    @property
-    def _ends_faithfully(self) -> bool:
-        """Return True if ``faithful`` changes the end tokens; ``sampling = "checkpoint"`` already takes them from that file."""
-        return self.model.faithful and self.model.is_local and not self.sampling.checkpoint
-
     def fingerprint(self, prompt_version: str) -> str:
         """Hash what changes this cell's answers (16 hex digits): model identity, prompt text, condition, sampling."""
+        # sampling = "checkpoint" takes the end tokens from the same file as ``faithful``
+        ends_faithfully = self.model.faithful and self.model.is_local and not self.sampling.checkpoint
         identity = [
             self.model.identity,
             self.scenario,
             self.condition.identity | ({"small": True} if self.model.small_examples and self.condition.shots else {}),
             self.protocol.value,
-            self.sampling.identity | ({"faithful": True} if self._ends_faithfully else {}),
+            self.sampling.identity | ({"faithful": True} if ends_faithfully else {}),
             prompt_version,
             *([self.package] if self.package else []),
         ]

@@ -3,7 +3,6 @@
 An error is one sentence with file, line and what to type. A user's file takes precedence over one that ships with its name.
 """
 
-import json
 import re
 import shlex
 import tomllib
@@ -122,19 +121,8 @@ def require_data(data: str, path: Path) -> None:
         raise SweepError(why)
 
 
-def copy_sweep_text(source: Path, file: Path) -> str:
-    """Return the text of a sweep for a user's file, without its name, so that it gets a separate output folder."""
-    lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("name = ")).replace("run FILE", f"run {file}")
-
-
 LISTS = ("models", "scenarios", "conditions", "protocol", "measures")
 """Keys whose values are lists of names."""
-
-
-def quote_value(value: str | list[str]) -> str:
-    """Return a text or a list of texts as TOML."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def override_key(table: dict[str, Any], override: str) -> None:

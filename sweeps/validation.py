@@ -28,7 +28,9 @@ def drop_removed(table: Any) -> Any:
         return [drop_removed(entry) for entry in table]
     if not isinstance(table, dict):
         return table
-    return {key: drop_removed(value) for key, value in table.items() if key not in {*REMOVED, STAGES}}
+    own_option = type(table.get("batch")) is int  # of transformers
+    gone = {*REMOVED, STAGES} - ({"batch"} if own_option else set())
+    return {key: drop_removed(value) for key, value in table.items() if key not in gone}
 
 
 def validate_table(table_type: type[Table], fields: Mapping[str, Any], where: str) -> Table:

@@ -39,10 +39,10 @@ def digest_each(prefix: str, texts: Iterable[str], size: int = 8) -> Iterator[st
         yield hashed.hexdigest()
 
 
-def join_names(names: Sequence[str], word: str = "and") -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return ``a``, ``a and b`` or ``a, b and c``."""
     *first, last = names
-    return f"{', '.join(first)} {word} {last}" if first else last
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def format_gpus(number: float) -> str:

@@ -48,7 +48,9 @@ class Wording(Frozen):
 
     def hint_wordings(self) -> dict[str, str]:
         """Return published hint -> its wording here."""
-        return {hint: text for name, text in self.hints.items() for hint in _published_hints(name)}
+        two_hints = {"COCO": (stimulus.COCO_HINT, stimulus.COCO_ZOOM_HINT)}
+        hints = {name: two_hints.get(name) or (SCENARIOS[name].hint,) for name in self.hints}
+        return {hint: text for name, text in self.hints.items() for hint in hints[name]}
 
 
 _SHIPPED = tomllib.loads(Path(__file__).with_name("wordings.toml").read_text(encoding="utf-8"))
@@ -60,9 +62,3 @@ def shipped_wording(number: int) -> tuple[str, dict[str, str]]:
     wording = _SHIPPED["wording"][number - 1]
     hints = {getattr(stimulus, name): wording["hint"].format(**parts) for name, parts in _SHIPPED["advice"].items()}
     return wording["template"], hints
-
-
-def _published_hints(scenario: str) -> tuple[str, ...]:
-    if scenario == "COCO":
-        return stimulus.COCO_HINT, stimulus.COCO_ZOOM_HINT
-    return (SCENARIOS[scenario].hint,)

@@ -9,7 +9,7 @@ from actors.engine.backend import Backend, Message, Situation
 from actors.playing.judge import ask_judge, name_judge
 from actors.playing.judge_trial import JudgeTrial
 from envs import dialogue
-from envs.openended import read_marks
+from envs.openended import instruction, read_marks
 from envs.thoughts import strip_thinking
 from envs.types import Sample, State, View
 from sweeps.spec import Judge
@@ -51,10 +51,10 @@ def turn_judge_prompt(
     """
     spoken_answer, lines = strip_thinking(answer) or "", dialogue.turn_choices(sample, state).lines
     situation = Situation(sample, state, view, answer=spoken_answer, dialogue=True)
-    return (Message("user", dialogue.turn_instruction(view.prompt, lines, spoken_answer)),), situation, len(lines)
+    return (Message("user", instruction(view.prompt, lines, spoken_answer, dialogue.TURN_TASK)),), situation, len(lines)
 
 
 def turn_judge_key(judge: Judge) -> str:
     """Return the judge's part of an episode key: name and hash of what changes its verdicts (``rule-judge/turns-1-3fa9c1d2``)."""
-    wording = dialogue.turn_instruction("question", ("one", "two"), "answer")
+    wording = instruction("question", ("one", "two"), "answer", dialogue.TURN_TASK)
     return name_judge(judge, dialogue.VERSION, sha256(wording.encode()).hexdigest())

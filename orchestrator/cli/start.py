@@ -1,5 +1,6 @@
 """``init``: write a first sweep file and print the commands that play it."""
 
+import re
 import shlex
 import shutil
 from importlib.util import find_spec
@@ -41,7 +42,7 @@ def init(file: NewFile = None, source: Source = "", model: ModelSources = []) ->
 
 def _write_sweep(path: Path, source: str, models: list[str]) -> None:
     from orchestrator.cli.sweep_source import write_line
-    from sweeps.sweep_file import STARTER, copy_sweep_text, shipped_sweeps, suggest_sweep
+    from sweeps.sweep_file import STARTER, shipped_sweeps, suggest_sweep
 
     sweeps = {"": STARTER, **shipped_sweeps()}
     if source not in sweeps:
@@ -49,7 +50,9 @@ def _write_sweep(path: Path, source: str, models: list[str]) -> None:
     if models:
         write_line(models, {}, None, path)
     else:
-        path.write_text(copy_sweep_text(sweeps[source], path), encoding="utf-8")
+        # without its name, so that it gets a separate output folder
+        text = re.sub(r"^name = .*\n", "", sweeps[source].read_text(encoding="utf-8"), flags=re.MULTILINE)
+        path.write_text(text.replace("run FILE", f"run {path}"), encoding="utf-8")
 
 
 def _next_steps(path: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,6 @@ from orchestrator.cli.options import required_name
 from orchestrator.cli.printing import print_lines
 from sweeps.load import load
 from sweeps.own_model import Entry, Machine, read_entries
-from sweeps.sweep_file import quote_value
 
 if TYPE_CHECKING:
     from sweeps.spec import Sweep
@@ -40,7 +40,7 @@ def selection_overrides(limit: int | None, conditions: str, scenarios: str, data
     """Return the overrides of a sweep's keys that these options stand for."""
     names = {key: _names(text) for key, text in (("conditions", conditions), ("scenarios", scenarios)) if text}
     values: dict[str, Any] = {**names, "data": data, "selection.limit": limit}
-    return [f"{key}={quote_value(value)}" for key, value in values.items() if value]
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value]
 
 
 def read_models(sources: Sequence[str]) -> list[Entry]:

@@ -6,6 +6,7 @@ No picture is opened and no model is loaded; ``models try --prompt`` and the bou
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from actors.playing.prompts import apply_condition, examples
 from actors.playing.turn_judge import TurnJudge
 from actors.trial.certify import Recorder
 from envs.chance import episode_seed
-from envs.foreign_suggestions import folder_suggestions, with_suggestion_pool, with_swapped_pictures
+from envs.foreign_suggestions import folder_suggestions, with_swapped_pictures
 from envs.samples import BadData, is_evaluated, load_samples
 from envs.types import Sample
 from orchestrator.planning.plan import Plan
@@ -107,8 +108,8 @@ def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list
     if sample is None:
         ids = f"ids run from {samples[0].id} to {samples[-1].id}"
         raise BadData(f"{scenario} has no sample with id {sample_id}; {ids}")
-    (sample,) = with_suggestion_pool([sample], folder_suggestions(data))
-    return sample, [other for other in samples if is_evaluated(other, filtered=True)]
+    pool = [other for other in samples if is_evaluated(other, filtered=True)]
+    return replace(sample, suggestion_pool=folder_suggestions(data)), pool
 
 
 def apply_chat_template(model: ModelSpec, request: Request) -> str | None:

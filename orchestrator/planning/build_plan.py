@@ -5,11 +5,12 @@ Equal sweeps over equal data give equal plans, with the same keys in the same or
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envs.foreign_suggestions import folder_suggestions, with_suggestion_pool, with_swapped_pictures
+from envs.foreign_suggestions import folder_suggestions, with_swapped_pictures
 from envs.samples import Problem, load_samples, read_samples, select_samples, skipped_lines
 from envs.types import Sample
 from orchestrator.datasets.staging import fetch_lines
@@ -37,7 +38,7 @@ def build_plan(sweep: Sweep) -> Plan:
         }
         if sweep.draws_suggestions:
             drawn_from = folder_suggestions(folder, read)
-            pools = {name: with_suggestion_pool(samples, drawn_from) for name, samples in pools.items()}
+            pools = {name: [replace(s, suggestion_pool=drawn_from) for s in own] for name, own in pools.items()}
         if any(condition.picture == "swapped" for condition in sweep.conditions):
             pools = {name: with_swapped_pictures(samples, samples, sweep.seed) for name, samples in pools.items()}
         return pools

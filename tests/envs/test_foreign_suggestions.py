@@ -1,12 +1,13 @@
 """Random-proactive shows suggestions that mean nothing here, the same for every model."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from envs import SCENARIOS
-from envs.foreign_suggestions import FOREIGN, folder_suggestions, replace_suggestions, with_suggestion_pool
+from envs.foreign_suggestions import FOREIGN, folder_suggestions, replace_suggestions
 from envs.samples import load_samples, read_samples
 from envs.scenario import suggestions
 from envs.types import Mode
@@ -41,8 +42,9 @@ def test_stand_ins_are_the_datas_own_suggestions_of_other_scenarios(demo_data):
     pool = folder_suggestions(demo_data, read)
     replacements = {name: Counter() for name in SCENARIOS}
     for name in SCENARIOS:
-        for sample in with_suggestion_pool(load_samples(demo_data, name, read=read), pool):
-            replacements[name].update(suggestions(replace_suggestions(sample, 3).options))
+        for sample in load_samples(demo_data, name, read=read):
+            pooled = replace(sample, suggestion_pool=pool)
+            replacements[name].update(suggestions(replace_suggestions(pooled, 3).options))
         others = {text: home for home in SCENARIOS if home != name for text in pool[home]}
         assert set(replacements[name]) <= set(others)
         assert len({others[text] for text in replacements[name]}) >= 3, "no scenario crowds out the rest"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -150,7 +151,7 @@ TURN_LINES = ("Move the blocks", dialogue.OTHER, dialogue.DECLINES, "Banana")
 JUDGE_TEXTS = {
     "judge-1": (instruction, ("Move the blocks", "Banana"), "91beb3509fdd7eb8"),
     "judge-1 of one line": (instruction, ("Move the blocks",), "5899ee54147d7efe"),
-    "turns-1": (dialogue.turn_instruction, TURN_LINES, "6ec495473caa5555"),
+    "turns-1": (partial(instruction, task=dialogue.TURN_TASK), TURN_LINES, "6ec495473caa5555"),
 }
 
 

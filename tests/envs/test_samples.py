@@ -17,10 +17,8 @@ from envs.samples import (
     BadData,
     limit_samples,
     load_samples,
-    open_ended_subset,
     paper_ids,
     read_samples,
-    samples_by_id,
     select_samples,
 )
 
@@ -202,8 +200,9 @@ def test_ids_and_the_open_ended_subset(tmp_path):
     shuffled = list(range(130))
     Random(0).shuffle(shuffled)
 
-    assert [s.id for s in open_ended_subset(samples)] == shuffled[:100], "as the package's example draws them"
-    assert [s.id for s in samples_by_id(samples, [5, 2])] == [2, 5]
+    subset = select_samples(samples, subset="open-ended")
+    assert [s.id for s in subset] == shuffled[:100], "as the package's example draws them"
+    assert [s.id for s in select_samples(samples, ids=[5, 2])] == [2, 5]
     assert len(select_samples(samples, limit=3, seed=1)) == 3
     with pytest.raises(BadData, match="997, 998, 999 and 1 more"):
-        samples_by_id(samples, range(995, 1001))
+        select_samples(samples, ids=range(995, 1001))

@@ -95,10 +95,10 @@ def test_a_removed_key_is_refused_with_what_is_there_instead(key: str) -> None:
 def test_a_stored_sweep_is_read_without_what_is_gone() -> None:
     model = {"name": "m", "source": "s", "backend": "vllm", "gpus": 2}
     stored = build({**SMALL, "model": [model], "models": ["m"]}, "x.toml").model_dump(mode="json", exclude_none=True)
-    stored["models"][0]["options"] = {STAGES: 2, "seed": 1}
+    stored["models"][0] |= {"options": {STAGES: 2, "batch": 1}, "batch": False}
     stored |= {"precision": {"half_width": 2.0, "ranking": True}}
     read = build(stored, "sweep.resolved.toml")
-    assert read.models[0].options == {"seed": 1} and read.precision is not None
+    assert read.models[0].options == {"batch": 1} and read.precision is not None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from envs import SCENARIOS
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS, score
 from orchestrator.storage.schemas import EPISODES
 from sweeps import packages
-from sweeps.packages import check_packages, find_scenarios, identities, measures, pin_policy, policies, policy_model
+from sweeps.packages import check_packages, find_scenarios, identities, measures, pin_policy, policies
+from sweeps.registry import resolve_model
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
 from tests.envs.test_installed import MODULE, install, site  # noqa: F401 - a fixture
@@ -37,13 +38,13 @@ def test_a_name_that_no_key_can_hold_is_refused(name, site):  # noqa: F811
 
 def test_a_policy_is_a_model_with_its_packages_identity(site):  # noqa: F811
     install(site, asking=MODULE)
-    model = policy_model("asker")
+    model = resolve_model("asker", {}, "here")
     assert (model.name, model.source, model.backend) == ("asker", "builtin:asker", "builtin")
     assert model.revision == policies()["asker"].identity and model.revision.startswith("my-games@")
     assert pin_policy(ModelSpec(name="x", source="builtin:asker", backend="builtin")).revision == model.revision
     other = ModelSpec(name="x", source="asker")
     assert pin_policy(other) is other, "a checkpoint of the Hub may have that name"
-    assert policy_model("nobody") is None and packages.versions()["my-games"] == "1.5"
+    assert packages.versions()["my-games"] == "1.5"
     check_packages(())
     with pytest.raises(packages.PackageError, match="has a name that is taken here"):
         check_packages({"asker"})

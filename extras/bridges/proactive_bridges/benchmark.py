@@ -6,6 +6,7 @@ Samples, conversations, seeds and transitions equal those of ``run``: equal repl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from actors.engine.backend import Message
 from actors.playing.episode_rules import MultipleChoice
 from actors.playing.prompts import Past, apply_condition, examples
 from envs.chance import episode_seed
-from envs.foreign_suggestions import folder_suggestions, with_suggestion_pool, with_swapped_pictures
+from envs.foreign_suggestions import folder_suggestions, with_swapped_pictures
 from envs.samples import load_samples, read_samples
 from envs.types import NO_PICTURE, Ending, ImageRef, Mode, Sample, Turn, View
 from sweeps.conditions import Condition
@@ -51,7 +52,7 @@ class Benchmark:
         loaded = {name: load_samples(Path(data), name, filtered, read=read) for name in names}
         if condition.mode is Mode.RANDOM:
             pool = folder_suggestions(Path(data), read)
-            loaded = {name: with_suggestion_pool(samples, pool) for name, samples in loaded.items()}
+            loaded = {name: [replace(s, suggestion_pool=pool) for s in own] for name, own in loaded.items()}
         if condition.picture == "swapped":
             loaded = {name: with_swapped_pictures(samples, samples, seed) for name, samples in loaded.items()}
         self.samples: Mapping[str, Mapping[int, Sample]] = {
