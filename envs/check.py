@@ -4,22 +4,15 @@ import shlex
 import unicodedata
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from envs import SCENARIOS, installed_scenarios, is_scenario, regular
+from envs import SCENARIOS, installed_scenarios, is_scenario
 from envs.plural import pluralize
 from envs.render import Renderer, UnreadablePicture, crop_bounds
 from envs.samples import BadData, Problem, is_evaluated, lines_file, read_samples
 from envs.scenario import LastImageSettles, suggestions
 from envs.types import ImageRef, Mode, Sample, State
-
-FOREIGN = {
-    "a pointer of Git LFS, not the file: fetch it with `git lfs pull`": (b"version https://git-lfs",),
-    "an HTML page, such as a login or an error: download the file again": (b"<!doctype html", b"<html"),
-    "a HEIC picture, which the package cannot read: save it as JPEG or PNG": (b"ftypheic", b"ftypmif1"),
-}
-"""What a file often is instead -> the first bytes that show it."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,7 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     renderer = Renderer(folder, cache_bytes=0)
     for name in scenarios:
         path, (samples, bad_lines) = lines_file(folder, name), read_samples(folder, name)
-        problems += [_name_content(problem, path) for problem in bad_lines]
+        problems += bad_lines
         if not samples and not bad_lines:
             problems.append(Problem(path.name, 0, "is empty, so there is nothing to play"))
         for sample in samples:
@@ -77,8 +70,7 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
                     opened.add(ref.path)
                     renderer.verify(ref.path, deep)
             except UnreadablePicture as reason:
-                problem = Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}")
-                problems.append(_name_content(problem, folder / ref.path))
+                problems.append(Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}"))
         counts[name], pictures[name] = len(evaluated), len(opened)
     return Report(tuple(problems), counts, pictures)
 
@@ -107,17 +99,6 @@ def find_ambiguities(sample: Sample) -> Iterator[str]:
 def _normalize(text: str) -> str:
     """Return a text without differences of case, blanks and composed letters."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
-
-
-def _name_content(problem: Problem, path: Path) -> Problem:
-    """Return the problem with what an unreadable file is instead, if its first bytes say so."""
-    try:
-        with regular.open_file(path) as file:
-            start = file.read(64).lower()
-    except OSError:
-        return problem
-    name = next((name for name, marks in FOREIGN.items() if any(mark in start for mark in marks)), "")
-    return replace(problem, reason=f"{problem.reason}; {path.name} is {name}") if name else problem
 
 
 def reachable_states(sample: Sample) -> Iterator[State]:

@@ -4,7 +4,9 @@ The files of a package are part of the keys of cells that use it.
 """
 
 import re
+import tomllib
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from envs import SCENARIOS, STEMS
 from envs import installed_scenarios as scenarios
@@ -16,20 +18,8 @@ from sweeps.values import NAME
 
 SHAPING = ("scenario", "policy", "measure")
 """Kinds of offers whose packages' versions a run records."""
-ANSWERS = (
-    "asks", "gave_up_at_once", "guessed_at_once", "unreadable_at_once", "right_if_asked", "limit_if_asked", "unreadable",
-)  # fmt: skip
-"""Columns of the answer in the results, each with the ends of an interval."""
-COLUMNS = frozenset((
-    *(f"{name}{end}" for name in ANSWERS for end in ("", "_low", "_high")),
-    "model", "scenario", "condition", "protocol", "cell", "planned", "finished", "scored", "correct", "correct_first",
-    "errors", "unprocessable", "refused", "failed", "overflow", "truncated", "thoughts_cut", "acc", "acc_low", "acc_high",
-    "acc_bound", "acc_first", "ps", "loops", "loops_bound", "turns", "share_suggestion", "share_abstention", "share_category",
-    "share_unparsable", "prompt_tokens", "reply_tokens", "cost", "prompt_cached", "pictures_cached", "gpu_hours",
-    "answered", "judged", "unjudged", "judge", "judge_calls", "category", "category_low", "category_high", "suggestion",
-    "suggestion_low", "suggestion_high", "aggregate", "aggregate_low", "aggregate_high", "lacking", "full",
-))  # fmt: skip
-"""Columns of the results, which no measure may have as its name."""
+RESULT_COLUMNS = tomllib.loads(Path(__file__).with_name("result_columns.toml").read_text(encoding="utf-8"))
+"""Column of the results -> its meaning; also with ``_low`` and ``_high``, no measure may have it as its name."""
 
 
 def policies(taken: Collection[str] = ()) -> dict[str, Offer]:
@@ -39,7 +29,7 @@ def policies(taken: Collection[str] = ()) -> dict[str, Offer]:
 
 def measures() -> dict[str, Offer]:
     """Return the measures that installed packages offer by name; raises PackageError for the name of a result column."""
-    return offers("measure", COLUMNS)
+    return offers("measure", {f"{name}{end}" for name in RESULT_COLUMNS for end in ("", "_low", "_high")})
 
 
 def check_packages(taken: Collection[str]) -> None:

@@ -27,7 +27,7 @@ from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.run_folder import claim
 from orchestrator.storage.status import read_status
 from sweeps.load import SweepError, build, load
-from sweeps.packages import COLUMNS
+from sweeps.packages import RESULT_COLUMNS
 from tests.conftest import ENVIRONMENT, Cli
 from tests.orchestrator.report import runs
 
@@ -258,7 +258,8 @@ def test_a_report_without_the_package_says_what_is_missing(run, monkeypatch):
 
 def test_no_measure_may_have_the_name_of_a_column(run):
     own = {"asked-and-right", "asked-and-right_n", "asked-and-right_low", "asked-and-right_high"}
-    assert set(read_run(run).rows.columns) - own <= COLUMNS
+    columns = {f"{name}{end}" for name in RESULT_COLUMNS for end in ("", "_low", "_high")}
+    assert set(read_run(run).rows.columns) - own <= columns
 
 
 # -- what is wrong with a package --------------------------------------------------------------------------------------

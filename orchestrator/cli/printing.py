@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from pydantic_core import to_json
 
 from actors.text.printable import printable
 from envs.errors import DamagedRunError
@@ -135,12 +135,4 @@ def print_result(as_json: bool, document: Any, *tables_and_lines: RichTable | st
 
 def print_json(document: Any) -> None:
     """Print indented ASCII JSON: control characters of foreign text are escaped, NaN and infinities are null."""
-    print(json.dumps(_finite(document), indent=2, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _finite(child) for name, child in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_finite(child) for child in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(json.loads(to_json(document, inf_nan_mode="null")), indent=2))

@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from envs.errors import RunFolderError
-from orchestrator.cli.lazy import Commands
+from orchestrator.cli.main import Commands
 from orchestrator.export import export
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import average_over_scenarios

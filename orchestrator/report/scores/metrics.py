@@ -5,9 +5,7 @@ Counts are summed as integers and divided once, so equal episodes give equal byt
 """
 
 import json
-import tomllib
 from collections.abc import Collection, Container, Iterator
-from importlib.resources import files
 from pathlib import Path
 
 import polars as pl
@@ -21,6 +19,7 @@ from orchestrator.report.statistics.proportion import proportion_bounds
 from orchestrator.storage import checksums
 from orchestrator.storage.schemas import EPISODES, VERDICTS, ColumnDoc
 from sweeps.conditions import CONDITIONS
+from sweeps.packages import RESULT_COLUMNS
 from sweeps.protocol import ZERO_SHOT
 
 CACHED = {"prompt_cached": ("prompt_tokens", "cached_tokens"), "pictures_cached": ("pictures", "cached_pictures")}
@@ -55,7 +54,7 @@ def score(
     episodes: pl.LazyFrame, planned: pl.DataFrame, verdicts: pl.LazyFrame | None = None, strict: bool = False,
     reference: Collection[str] = REFERENCE,
 ) -> pl.DataFrame:  # fmt: skip
-    """Return one row per planned cell, sorted by cell, with the columns of ``columns.toml`` (protocol.md, 'Measures').
+    """Return one row per planned cell, sorted by cell, with the columns of ``result_columns.toml`` (protocol.md, 'Measures').
 
     Measures are over the scored episodes, null if there are none. Episodes that a limit cut short (``CUT_SHORT``) are scored as
     wrong; acc_bound and loops_bound are acc and loops if all of them had ended right, or at the turn limit. Without such
@@ -144,7 +143,6 @@ def missing_episodes(columns: Container[str]) -> pl.Expr:
 
 def result_docs() -> Iterator[ColumnDoc]:
     """Yield the columns of ``results.parquet`` with their meanings."""
-    meanings = tomllib.loads(files(__package__).joinpath("columns.toml").read_text("utf-8"))
     planned = pl.DataFrame([("oeg",) * 5 + (0,)], schema=PLANNED_COLUMNS, orient="row")
     rows = score(pl.LazyFrame(schema=EPISODES), planned).with_columns(
         pl.lit(None, pl.Float64).alias(name) for name in RESOURCE_COLUMNS
@@ -152,7 +150,7 @@ def result_docs() -> Iterator[ColumnDoc]:
     ends = {"_low": ", lower end of the interval", "_high": ", upper end of the interval"}
     for name, kind in move_answers_last(rows).schema.items():
         end = next((end for end in ends if name.endswith(end)), "")
-        meaning = meanings[name.removesuffix(end)] + ends.get(end, "")
+        meaning = RESULT_COLUMNS[name.removesuffix(end)] + ends.get(end, "")
         yield ColumnDoc(name, str(kind), kind.is_float() or name == "judge", (), meaning)
 
 
