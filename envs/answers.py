@@ -77,5 +77,4 @@ def _readings(keys: list[str], right: set[str]) -> dict[str, Reading]:
 
 
 def letter(index: int) -> str:
-    """Return the letter of option ``index``."""
     return chr(FIRST_LETTER + index)

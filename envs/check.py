@@ -27,7 +27,6 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Return True if there is no problem."""
         return not self.problems
 
     def lines(self) -> Iterator[str]:

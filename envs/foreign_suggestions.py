@@ -91,19 +91,17 @@ def with_swapped_pictures(samples: Sequence[Sample], pool: Sequence[Sample], see
 
     Raises BadData if the pool has none.
     """
-    answers = {as_text(other.answer) for other in pool}
-    return [replace(sample, swapped=_draw_picture(sample, pool, answers, seed)) for sample in samples]
-
-
-def _draw_picture(sample: Sample, pool: Sequence[Sample], answers: set[str], seed: int) -> Swapped:
-    own = as_text(sample.answer)
-    if not answers - {own}:
-        raise BadData(
-            f"no picture can be swapped into {sample.scenario} sample {sample.id}, because no other sample has another "
-            "answer; leave the condition out, or play more samples"
-        )
-    rng = chance(seed, sample.scenario, sample.id, "swapped")
-    while as_text((other := rng.choice(pool)).answer) == own:
-        pass
-    game = SCENARIOS[other.scenario]
-    return Swapped(other.id, other.digest, game.image(other, game.initial(other)))
+    answers, changed = {as_text(other.answer) for other in pool}, list[Sample]()
+    for sample in samples:
+        own, rng = as_text(sample.answer), chance(seed, sample.scenario, sample.id, "swapped")
+        if not answers - {own}:
+            raise BadData(
+                f"no picture can be swapped into {sample.scenario} sample {sample.id}, because no other sample has another "
+                "answer; leave the condition out, or play more samples"
+            )
+        while as_text((other := rng.choice(pool)).answer) == own:
+            pass
+        game = SCENARIOS[other.scenario]
+        picture = game.image(other, game.initial(other))
+        changed.append(replace(sample, swapped=Swapped(other.id, other.digest, picture)))
+    return changed

@@ -26,33 +26,31 @@ HEAD, TAIL = 24_000, 8_000
 """Characters of an answer's beginning and end that a judge reads: about 8,000 tokens, which fit any judge's context."""
 
 
+ACCEPTED = {
+    "ROD": stimulus.ROD_ACCEPTED, "VSOD": stimulus.VSOD_ACCEPTED, "MVP-N": stimulus.MVPN_ACCEPTED,
+    "QD": stimulus.QD_ACCEPTED, "COCO": stimulus.COCO_ACCEPTED,
+}  # fmt: skip
+"""Scenario -> all requests that count at its first state; elsewhere the sample's own count."""
+
+
 # -- accepted answers --------------------------------------------------------------------------------------------------
 def accepted_answers(sample: Sample, reference: bool = False) -> tuple[str, ...]:
     """Return the accepted answers at the first state, in the package's order; a category with a comma counts as two.
 
     ``reference`` adds the category where the package's list has none (ROD, MVP-N), because the clear picture shows it.
     """
-    adds_category = reference and sample.scenario in ("ROD", "MVP-N")
-    answers = (*_package_answers(sample), *((sample.answer,) if adds_category else ()))
+    asks_only = sample.scenario in ("ROD", "MVP-N") and not reference
+    answers = (*_accepted_asks(sample), *(() if asks_only else (sample.answer,)))
     joined = ",".join(answer.replace(".", "") for answer in answers)
     return tuple(piece.strip().replace(".", "") for piece in f"{joined}.".split(",") if piece.strip())
 
 
-def _package_answers(sample: Sample) -> tuple[str, ...]:
-    match sample.scenario:
-        case "ROD":
-            return stimulus.ROD_ACCEPTED
-        case "VSOD":
-            return (*stimulus.VSOD_ACCEPTED, sample.answer)
-        case "MVP-N":
-            return stimulus.MVPN_ACCEPTED
-        case "QD":
-            return (*stimulus.QD_ACCEPTED, sample.answer)
-        case "COCO":
-            return (*stimulus.COCO_ACCEPTED, sample.answer)
+def _accepted_asks(sample: Sample) -> tuple[str, ...]:
+    if sample.scenario in ACCEPTED:
+        return ACCEPTED[sample.scenario]
     game = SCENARIOS[sample.scenario]
     asks = game.askable(sample, game.initial(sample))
-    return (*asks, *(stimulus.CIT_ACCEPTED if sample.scenario == "CIT" else ()), sample.answer)
+    return (*asks, *(stimulus.CIT_ACCEPTED if sample.scenario == "CIT" else ()))
 
 
 # -- a judge's reply ---------------------------------------------------------------------------------------------------

@@ -66,10 +66,10 @@ def calls_for_view(scenario: str, view: View, asks: Sequence[str] = ()) -> list[
         if all(call != previous for previous, _ in calls):
             counting = (text for same, text in option_calls if same == call and text in asks)
             calls.append((call, next(counting, option)))
-    return [
-        *calls,
-        *((Call(ANSWER, {CATEGORY: name}), full) for name, full in _plain_categories(view.categories).items()),
-    ]
+    names = {category.removesuffix("."): category for category in view.categories}
+    if len(names) < len(set(view.categories)):  # two that differ in the benchmark's final dot alone keep it
+        names = {category: category for category in view.categories}
+    return [*calls, *((Call(ANSWER, {CATEGORY: name}), full) for name, full in names.items())]
 
 
 def functions(calls: Sequence[tuple[Call, str]]) -> tuple[Function, ...]:
@@ -129,12 +129,6 @@ def _option_call(scenario: str, option: str, shown: tuple[str, ...]) -> Call:
     move = SCENARIOS[scenario].move(option)
     name, parameter = FUNCTIONS[scenario][move]
     return Call(name, {parameter: move.value} if parameter else {})
-
-
-def _plain_categories(categories: tuple[str, ...]) -> dict[str, str]:
-    """Return name -> category; names lack the benchmark's final dot unless two would become equal."""
-    plain = {category.removesuffix("."): category for category in categories}
-    return plain if len(plain) == len(set(categories)) else {category: category for category in categories}
 
 
 def _multiple_choice_reply(view: View, option: str) -> str:

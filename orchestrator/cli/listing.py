@@ -1,11 +1,9 @@
 """``ls``: list what a sweep file or a command may name, columns of tables, and differences from the package."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +13,11 @@ from envs.installed import Offer, PackageError, load_function
 from envs.samples import lines_file
 from orchestrator.cli.options import AsJson
 from orchestrator.cli.printing import print_result, text_table
-
-if TYPE_CHECKING:
-    from sweeps.spec import ModelSpec
+from sweeps import packages, registry
+from sweeps.conditions import CONDITIONS, VARIANTS
+from sweeps.package_models import BUILTIN
+from sweeps.spec import ModelSpec
+from sweeps.sweep_file import FOLDER, read_toml, shipped_sweeps
 
 Rows = list[dict[str, Any]]
 MEASURES = {
@@ -33,25 +33,19 @@ PAPERS = ("acc", "ps")
 
 def models() -> Rows:
     """Return every shipped model and the policies of installed packages."""
-    from sweeps import packages
-    from sweeps.package_models import BUILTIN
-    from sweeps.registry import registry
-    from sweeps.spec import ModelSpec
-
-    packages.check_packages(registry())
+    shipped = registry.registry()
+    packages.check_packages(shipped)
     policies = (
         ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin", note=_provider(offer))
         for name, offer in packages.policies().items()
     )
     columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
-    return _select((*registry().values(), *policies), columns)
+    return _select((*shipped.values(), *policies), columns)
 
 
 def judges() -> Rows:
     """Return every shipped judge; a sweep may also name a model as its judge."""
-    from sweeps.registry import judges as shipped_judges
-
-    return _select(shipped_judges().values(), ("name", "source", "backend", "gpus", "note"))
+    return _select(registry.judges().values(), ("name", "source", "backend", "gpus", "note"))
 
 
 def _select(entries: Iterable[ModelSpec], columns: Iterable[str]) -> Rows:
@@ -60,21 +54,19 @@ def _select(entries: Iterable[ModelSpec], columns: Iterable[str]) -> Rows:
 
 def scenarios() -> Rows:
     """Return the seven scenarios and those of installed packages; a scenario that cannot be loaded has the reason as hint."""
-    packages = {name: _provider(offer) for name, offer in installed_scenarios().items()}
+    providers = {name: _provider(offer) for name, offer in installed_scenarios().items()}
     rows: Rows = []
-    for name in (*SCENARIOS, *packages):
+    for name in (*SCENARIOS, *providers):
         try:
             file, hint = lines_file(Path(), name).name, SCENARIOS[name].hint
         except PackageError as problem:
             file, hint = "", str(problem)
-        rows.append({"name": name, "file": file, "hint": hint, "package": packages.get(name, "")})
+        rows.append({"name": name, "file": file, "hint": hint, "package": providers.get(name, "")})
     return rows
 
 
 def conditions() -> Rows:
     """Return every condition, its scenarios and its effect."""
-    from sweeps.conditions import CONDITIONS, VARIANTS
-
     return [
         {"name": name, "of": _origin(name in CONDITIONS), "scenarios": own.scenarios or ["all"], "what it does": own.description}
         for name, own in {**CONDITIONS, **VARIANTS}.items()
@@ -83,8 +75,6 @@ def conditions() -> Rows:
 
 def measures() -> Rows:
     """Return the measures of every table and those of installed packages, which a sweep names under ``measures``."""
-    from sweeps import packages
-
     rows = [
         {"name": name, "of": _origin(name in PAPERS), "what it is": text, "package": ""}
         for name, text in MEASURES.items()
@@ -108,16 +98,12 @@ def _provider(offer: Offer) -> str:
 
 def sweeps() -> Rows:
     """Return every shipped sweep with the question in its first line."""
-    from sweeps.sweep_file import shipped_sweeps
-
     first_lines = {name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in shipped_sweeps().items()}
     return [{"name": name, "question": line.removeprefix("# ").strip()} for name, line in first_lines.items()]
 
 
 def differences() -> Rows:
     """Return the differences between a model's input here and in the published package, each with the switch that undoes it."""
-    from sweeps.sweep_file import FOLDER, read_toml
-
     return [{"name": name, **texts} for name, texts in read_toml(FOLDER / "differences.toml").items()]
 
 

@@ -1,20 +1,24 @@
 """``plan``: the cells of a sweep, or its forecast on GPUs. Nothing is played or written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from envs.errors import UserError
 from orchestrator.cli.options import AsJson, ModelSources, Output, Overrides
 from orchestrator.cli.printing import print_json, print_lines, print_result, text_table
-
-if TYPE_CHECKING:
-    from orchestrator.planning.plan import Plan
-    from sweeps.spec import Sweep
+from orchestrator.cli.sweep_source import load_sweep
+from orchestrator.datasets.staging import data_folder
+from orchestrator.inspection import overflow, service_cost
+from orchestrator.planning.build_plan import build_plan, cells_with_progress, planned_cells
+from orchestrator.planning.plan import Plan
+from sweeps.checkpoint import source_fault
+from sweeps.load import skipped_products
+from sweeps.registry import describe_requirements
+from sweeps.spec import Sweep
+from sweeps.sweep_file import require_data
 
 LISTED = 5
 """Most lines on left-out products and cells that the summary lists."""
@@ -35,10 +39,6 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show models, episodes and what is already done; with --gpus, a lower bound of the hours."""
-    from orchestrator.cli.sweep_source import load_sweep
-    from sweeps.checkpoint import source_fault
-    from sweeps.sweep_file import require_data
-
     if gpus is None and gpu_type != "h200":
         raise UserError("--gpu-type requires --gpus N")
     loaded = _with_local_output(load_sweep(sweep, set_, output, model))
@@ -66,11 +66,6 @@ def _with_local_output(sweep: Sweep) -> Sweep:
 
 def _show_cells(sweep: Sweep, as_json: bool) -> None:
     """Print the total, the table of models, and the notes below it."""
-    from orchestrator.inspection import overflow
-    from orchestrator.planning.build_plan import build_plan, cells_with_progress
-    from sweeps.load import skipped_products
-    from sweeps.registry import describe_requirements
-
     episodes, precision = _apply_precision(sweep, build_plan(sweep))
     cells = cells_with_progress(episodes, Path(sweep.output))
     left_out = [f"left out: {reason}" for reason in (*skipped_products(sweep), *episodes.left_out)]
@@ -96,7 +91,6 @@ def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
     """Return the plan without the episodes that the precision rule has stopped, and lines that explain the stops."""
     if sweep.precision is None:
         return plan, []
-    from orchestrator.planning.build_plan import planned_cells
     from orchestrator.precision.stopping import load_rule
     from orchestrator.report.scores.precision_stops import describe_savings
 
@@ -106,9 +100,6 @@ def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
 
 def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) -> list[str]:
     """Return lines on requests and costs: of episodes on services that are not stored, and of the gold check."""
-    from orchestrator.datasets.staging import data_folder
-    from orchestrator.inspection import service_cost
-
     pending = {row["cell"]: row["planned"] - row["done"] for row in cells}
     estimates = service_cost.estimates(plan, pending, data_folder(sweep))
     lines = list(service_cost.lines(estimates, sweep.cluster.max_cost))

@@ -12,6 +12,9 @@ import typer
 from envs.errors import UserError
 from orchestrator.cli.options import ModelSources
 from orchestrator.cli.printing import print_lines
+from orchestrator.cli.sweep_source import write_line
+from sweeps.load import load
+from sweeps.sweep_file import STARTER, missing_data, shipped_sweeps, suggest_sweep
 
 NewFile = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The sweep file to write (default sweep.toml).")]
 FROM = (
@@ -41,9 +44,6 @@ def init(file: NewFile = None, source: Source = "", model: ModelSources = []) ->
 
 
 def _write_sweep(path: Path, source: str, models: list[str]) -> None:
-    from orchestrator.cli.sweep_source import write_line
-    from sweeps.sweep_file import STARTER, shipped_sweeps, suggest_sweep
-
     sweeps = {"": STARTER, **shipped_sweeps()}
     if source not in sweeps:
         raise UserError(f"no shipped sweep is called {source!r}; {suggest_sweep(Path(source))}")
@@ -57,9 +57,6 @@ def _write_sweep(path: Path, source: str, models: list[str]) -> None:
 
 def _next_steps(path: Path) -> list[str]:
     """Return the file written and the commands to type next."""
-    from sweeps.load import load
-    from sweeps.sweep_file import missing_data
-
     sweep, file = load(path), shlex.quote(str(path))
     folder = shlex.quote(str(path.parent / sweep.data))
     get_data = f"data demo {folder}      # a small drawn benchmark; `data fetch DIR` downloads the published one"

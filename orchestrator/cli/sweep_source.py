@@ -1,14 +1,12 @@
 """The sweep that a command line describes: a file with options, or models alone, whose sweep is written as a file."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from actors.node.nvml import DriverUnavailable, devices
 from envs.errors import UserError
@@ -17,9 +15,7 @@ from orchestrator.cli.options import required_name
 from orchestrator.cli.printing import print_lines
 from sweeps.load import load
 from sweeps.own_model import Entry, Machine, read_entries
-
-if TYPE_CHECKING:
-    from sweeps.spec import Sweep
+from sweeps.spec import Sweep
 
 DATA_VARIABLE = "PROACTIVE_SWEEP_DATA"
 DRAWN = "drawn demo pictures: not evidence about real photographs"
