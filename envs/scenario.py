@@ -112,15 +112,19 @@ class Scenario:
         asks = self.askable(sample, state) if shown else ()
         return option_table(shown, asks, 0), option_table(sample.categories, answers, len(shown))
 
-    def right_options(self, sample: Sample, state: State, options: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the suggestions and categories that count as correct at this state; any other ends the episode unsolved."""
-        shown = () if state.mode is Mode.REFERENCE else self.offered(sample, state)
-        tables = self._option_tables(sample, state, shown)
-        return tuple(
-            option
-            for option in options
-            if any(table.read(*option_forms(option)).verdict is Verdict.CORRECT for table in tables)
+    def right_options(
+        self, sample: Sample, state: State, shown: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return which of the ``shown`` options and the categories count as a right suggestion now, and as the right category."""
+        options, categories = (
+            tuple(
+                reply
+                for reply in (*shown, *sample.categories)
+                if table.read(*option_forms(reply)).verdict is Verdict.CORRECT
+            )
+            for table in self._option_tables(sample, state, shown)
         )
+        return options, categories
 
     def named_option(self, sample: Sample, state: State, reply: str) -> int:
         """Return the index of the option that a reply names, categories after suggestions and abstention; -1 if it names none."""

@@ -1,6 +1,6 @@
 """Reads a run folder into ``RunData``, without a model, a cluster or the data folder."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -101,7 +101,7 @@ def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Sam
         plan = plan_from_folder(folder, sweep)
     except (BadData, PackageError, SweepError, RunFolderError, OSError) as problem:
         return {}, [f"the data folder is not available ({problem}), so wrong guesses are not told from early ones"]
-    played = dict(stored.group_by("scenario").agg("key").rows())
+    played = {str(name): part["key"] for (name,), part in stored.select("scenario", "key").group_by("scenario")}
     usable = {name: samples for name, samples in plan.samples_by_id.items() if _is_played(plan, name, played.get(name))}
     notes = [
         f"{sweep.data} holds other samples of {name} than were played, or is read by another version: they are not used"
@@ -111,8 +111,7 @@ def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Sam
     return usable, notes
 
 
-def _is_played(plan: Plan, scenario: str, played: Sequence[str] | None) -> bool:
+def _is_played(plan: Plan, scenario: str, played: pl.Series | None) -> bool:
     """Return True if any planned episode of the scenario was played, or none at all; a match is usually in the first cell."""
     cells = (index for index, cell in enumerate(plan.cells) if cell.scenario == scenario)
-    stored = pl.Series(played or (), dtype=pl.String)
-    return played is None or any(stored.is_in(list(plan.keys(index))).any() for index in cells)
+    return played is None or any(played.is_in(list(plan.keys(index))).any() for index in cells)

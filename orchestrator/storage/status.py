@@ -65,6 +65,15 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
     checksums.write(folder / STATUS, to_json(content))
 
 
+def last_status(folder: Path) -> dict[str, Any]:
+    """Return ``status.json`` as the last attempt wrote it; empty if it is absent, damaged or edited."""
+    status = _read_json(folder / STATUS)
+    try:
+        return {**status, "cells": CELLS.validate_python(status["cells"], strict=True)} if status else {}
+    except (KeyError, ValidationError):
+        return {}
+
+
 def read_status(folder: Path) -> dict[str, Any]:
     """Return ``status.json``, and the current writer as ``running`` (host, pid, started; or None).
 
@@ -76,7 +85,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     safe_write.refuse_links(folder)
     if not (folder / PLAN).exists():
         raise missing_run(folder)
-    running, status, faults = lock.holder(folder), _read_status(folder), find_faults(folder)
+    running, status, faults = lock.holder(folder), last_status(folder), find_faults(folder)
     control, limits = ControlState(), list[str]()
     with suppress(RunFolderError):  # ``damaged`` names a damaged log or sweep
         control = read_control_state(folder)
@@ -127,15 +136,6 @@ def count_cells(
         counted = {"cell": name, "planned": planned, "finished": finished, "errors": error_count}
         rows.append(control.mark_cell({**counted, "state": state, "reason": reason}))
     return rows
-
-
-def _read_status(folder: Path) -> dict[str, Any]:
-    """Return ``status.json``; empty if it is absent, damaged or edited."""
-    status = _read_json(folder / STATUS)
-    try:
-        return {**status, "cells": CELLS.validate_python(status["cells"], strict=True)} if status else {}
-    except (KeyError, ValidationError):
-        return {}
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

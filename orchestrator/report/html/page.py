@@ -28,8 +28,8 @@ from orchestrator.report.scores.unreadable import unreadable_lines
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.parts import Row
 from orchestrator.report.tables.table import Table
-from orchestrator.storage import safe_write
-from orchestrator.storage.status import read_status
+from orchestrator.storage import lock, safe_write
+from orchestrator.storage.status import last_status
 from orchestrator.storage.verdict_store import judge_counts
 
 NAME = "report.html"
@@ -91,16 +91,16 @@ def list_facts(run_data: RunData) -> dict[str, str]:
         "Judge": _judge(run_data),
         "Intervals": describe_clusters(run_data),
         "Seed": str(sweep.seed),
-        "Program": _program(read_status(run_data.folder)),
+        "Program": _program(last_status(run_data.folder)),
     }
     return {name: text for name, text in facts.items() if text}
 
 
 def list_problems(run_data: RunData) -> list[str]:
     """Return what is unfinished, failed or in doubt, one sentence each; unfinished cells come first."""
-    running = read_status(run_data.folder).get("running")
+    is_running = lock.holder(run_data.folder) is not None
     return [
-        *(["the sweep is still running: this page is a snapshot"] if running else []),
+        *(["the sweep is still running: this page is a snapshot"] if is_running else []),
         *_gaps(run_data),
         *(visible(note, 400) for note in run_data.notes),
     ]

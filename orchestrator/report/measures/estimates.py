@@ -125,13 +125,13 @@ def suggestion_limits(run_data: RunData) -> dict[tuple[str, str], int]:
 
 
 def _scored_episodes(run_data: RunData) -> pl.DataFrame:
-    """Return the scored episodes: names, cluster and counts as integers, sorted by cell."""
+    """Return the scored episodes: names, cluster and counts as integers, sorted by cell; equal ones once, with ``count``."""
     scored = run_data.scored.join(run_data.rows.select("cell"), on="cell", how="semi")
     names = dict.fromkeys(("correct", "turns", "cluster", *SHARES.values()))
     first, limit = pl.col("correct") & (pl.col("turns") == 1), pl.col("ending") == Ending.LIMIT
     kinds = (pl.col(list(names)), first.alias("first"), limit.alias("limit"), *first_reply_columns())
     rows = add_clusters(scored, run_data).select(*CELL, *(kind.cast(pl.Int64) for kind in kinds))
-    return rows.sort(*GROUP, "cell", pl.exclude(CELL))
+    return rows.group_by(pl.all()).len("count").sort(*GROUP, "cell", pl.exclude(CELL))
 
 
 @unknown_is_nan
@@ -139,7 +139,7 @@ def _measure(
     episodes: pl.DataFrame, owners: Integers, strata: Integers, most: Integers
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Return the estimates of cells, and of unweighted means over scenarios, each a stratum; ``most`` bounds suggestions."""
-    columns = {name: episodes[name].to_numpy() for name in episodes.columns if name not in (*CELL, "cluster")}
+    columns = {name: episodes[name].to_numpy() for name in episodes.columns if name not in (*CELL, "cluster", "count")}
     units, turns = independent_units(episodes, owners, len(strata)), columns["turns"]
     means = {name: units.means(100 * columns[column], unit=100) for name, column in OF_EPISODES.items()}
     means["ps"], totals = units.means(turns - 1), units.sum(turns)

@@ -122,16 +122,13 @@ def compare(pairs: pl.DataFrame, names: Sequence[str], margin: float = MARGIN) -
     strata, averages = number_groups(cells, groups)
     units = independent_units(pairs, owners, cells.height)
     first, second = (pairs[name].cast(pl.Int64).to_numpy() for name in ("correct", "correct_other"))
-    gained, lost = (units.sum(units.weights * side).astype(np.int64) for side in (first > second, first < second))
+    gained, lost = (units.sum(side).astype(np.int64) for side in (first > second, first < second))
     steps, loops = (pairs[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("steps", "loops"))
     means = units.means(100 * (first - second), 100), units.means(steps), units.means(100 * loops, 100)
     exact = np.where(units.is_independent, mcnemar(gained, lost), np.nan)
     only = np.where(np.bincount(strata) == 1, np.bincount(strata, exact), np.nan)
-    shares = {
-        name: 100 * units.sum(units.weights * side) / units.total
-        for name, side in (("acc", first), ("acc_other", second))
-    }
-    counts = {"n": units.total.astype(np.int64), **shares}
+    acc, acc_other = (100 * units.sum(side) / units.total for side in (first, second))
+    counts = {"n": units.total.astype(np.int64), "acc": acc, "acc_other": acc_other}
     measured = _measure(means, exact, margin)
     changes = {name: measured.pop(name) for name in DIFFERENCE}
     columns = {**counts, **changes, "gained": gained, "lost": lost, **measured}

@@ -52,7 +52,7 @@ class Units:
     def __init__(self, owners: Integers, clusters: Integers | None, counts: Integers | None, size: int) -> None:
         self.owners, self.size = owners, size
         self.weights: Floats = np.ones(len(owners)) if counts is None else counts.astype(np.float64)
-        self.total = self.sum(self.weights)
+        self.total = self.sum(np.ones(len(owners)))
         self.units, first = np.arange(len(owners)), np.arange(len(owners))
         alone = np.ones(len(owners), dtype=np.bool_)
         if clusters is not None and len(owners):
@@ -70,8 +70,8 @@ class Units:
         self.freedom = np.where(self.is_independent, self.number - 1, 1 / products)  # Satterthwaite's for CR2
 
     def sum(self, values: NDArray[Any]) -> Floats:
-        """Return the sum of the values of each mean."""
-        return np.bincount(self.owners, values, self.size).astype(np.float64)
+        """Return the sum of the values of each mean, each as often as it occurs."""
+        return np.bincount(self.owners, self.weights * values, self.size).astype(np.float64)
 
     def _sum_units(self, values: NDArray[Any]) -> Floats:
         return np.bincount(self.unit_owners, self.repeats * values, self.size).astype(np.float64)
@@ -82,14 +82,13 @@ class Units:
 
         Where all values are equal, the variance is that of one cluster whose mean is a ``unit`` larger.
         """
-        mean = self.sum(self.weights * values) / self.total
-        most, least = np.full(self.size, -np.inf), np.full(self.size, np.inf)
-        np.maximum.at(most, self.owners, values)
-        np.minimum.at(least, self.owners, values)
+        mean, some = self.sum(values) / self.total, np.full(self.size, np.nan)
+        some[self.owners] = values
         errors = np.bincount(self.units, self.weights * (values - mean[self.owners])) / self.repeats
         variance = self._sum_units(errors**2 / (1 - self.shares)) / self.total**2
         variance = np.maximum(variance, (unit / self.total / self.number) ** 2)  # clusters may balance exactly
-        third, flat, has_variance = self._sum_units(errors**3) / self.total**3, most == least, self.number > 1
+        third, has_variance = self._sum_units(errors**3) / self.total**3, self.number > 1
+        flat = (self.sum(values != some[self.owners]) == 0) & (self.number > 0)
         variance = np.where(flat, (unit / self.number) ** 2, variance)
         freedom = np.where(flat, self.number - 1, self.freedom)
         return Mean(
