@@ -105,14 +105,12 @@ def view(
 
     The page is served on loopback only. Stop with Ctrl-C.
     """
-    from orchestrator.view.catalog import run_names
     from orchestrator.view.loopback import serve_until_stopped
     from orchestrator.view.page import ViewPage
 
-    run_folder.check_distinct(folders)
+    runs = run_folder.name_runs(folders)
     for folder in folders:
         stored_sweep(folder)
-    runs = run_names(folders)
     if output is not None:
         with reading(folders):
             _write_bundle(runs, data, output, not no_pictures)

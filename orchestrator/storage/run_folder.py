@@ -156,6 +156,16 @@ def check_distinct(folders: Iterable[Path]) -> None:
         raise RunFolderError("a folder is named twice; type each folder once")
 
 
+def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
+    """Return a name for each folder: the last parts of its path, as many as tell all apart. Raises as ``check_distinct``."""
+    check_distinct(folders)
+    paths, count, named = [folder.resolve().parts for folder in folders], 0, dict[str, Path]()
+    while len(named) < len(folders):
+        count += 1
+        named = {"/".join(parts[-count:]): folder for parts, folder in zip(paths, folders, strict=True)}
+    return named
+
+
 def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None = None) -> None:
     """Write ``plan.json`` from one row per cell (the fields of ``PlannedCell``).
 

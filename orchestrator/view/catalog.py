@@ -127,14 +127,6 @@ def read_episodes(run: RunData, data: Path | None = None) -> RunData:
         return run
 
 
-def run_names(folders: Sequence[Path]) -> dict[str, Path]:
-    """Return a short distinct name for each folder: its last component, or the whole path if several share it."""
-    last = [folder.resolve().name for folder in folders]
-    return {
-        (name if last.count(name) == 1 else str(folder)): folder for name, folder in zip(last, folders, strict=True)
-    }
-
-
 def _count_planned(run: RunData) -> int:
     """Return the planned episodes of a run; those that are stored if the plan is absent or cannot be read."""
     try:

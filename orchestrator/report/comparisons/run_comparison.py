@@ -6,7 +6,6 @@ accuracy, and everything else.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import polars as pl
 from scipy.stats import norm  # type: ignore[import-untyped]
@@ -55,8 +54,7 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     A run of one model is compared with all models of one that lacks it. An episode without a partner or with an error is in no
     pair. Raises RunFolderError if there is no pair, or if a run is named twice.
     """
-    run_folder.check_distinct(run.folder for run in runs)
-    named = dict(zip(distinct_names([run.folder for run in runs]), runs, strict=True))
+    named = dict(zip(run_folder.name_runs([run.folder for run in runs]), runs, strict=True))
     refuse_other_pictures(named)
     (first, base), *others = named.items()
     notes, pairs = describe_differences(named), []
@@ -149,12 +147,3 @@ def describe_differences(runs: Mapping[str, RunData]) -> list[str]:
         lines += [f"{line.replace(' was ', ': ', 1)} in {name}" for line in changed]
         lines += [] if changed else [f"{first} and {name} are of the same configuration"]
     return lines
-
-
-def distinct_names(folders: Sequence[Path]) -> tuple[str, ...]:
-    """Return the names of the runs: the last parts of their folders' paths, as many as make them distinct."""
-    paths = [folder.resolve().parts for folder in folders]
-    counts = range(1, max(map(len, paths)) + 1)
-    return next(
-        names for n in counts if len(set(names := tuple("/".join(parts[-n:]) for parts in paths))) == len(names)
-    )

@@ -26,7 +26,6 @@ from orchestrator.report.scores.answer import answer_sentences
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
 from orchestrator.report.scores.unreadable import unreadable_lines
 from orchestrator.report.tables.all_tables import report_tables
-from orchestrator.report.tables.parts import Row
 from orchestrator.report.tables.table import Table
 from orchestrator.storage import lock, safe_write
 from orchestrator.storage.status import last_status
@@ -124,7 +123,7 @@ def _judge(run_data: RunData) -> str:
     return turn_judge_key(run_data.sweep.turn_judge) if run_data.sweep.turn_judge else ""
 
 
-def _program(status: Row) -> str:
+def _program(status: dict[str, Any]) -> str:
     packages = status.get("packages") or {}
     named = ("proactive-sweep", "vllm", "transformers", "ray")
     versions = [f"{name} {packages[name]}" for name in named if name in packages]

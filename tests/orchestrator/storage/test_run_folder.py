@@ -24,6 +24,7 @@ from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.run_folder import (
     claim,
     differences,
+    name_runs,
     planned_cells,
     planned_keys,
     settings,
@@ -285,3 +286,12 @@ def test_the_plan_is_two_files_that_read_back(tmp_path):
     assert planned_cells(tmp_path) == rows
     assert planned_keys(tmp_path).collect()["key"].to_list() == ["a", "b"]
     assert to_json({"name": "ä"}) == '{\n  "name": "ä"\n}\n'.encode()
+
+
+def test_names_of_runs_are_the_last_parts_of_paths_that_tell_them_apart(tmp_path):
+    one, two, other = tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "c" / "other"
+
+    assert name_runs([one, other]) == {"run": one, "other": other}
+    assert name_runs([one, two, other]) == {"a/run": one, "b/run": two, "c/other": other}
+    with pytest.raises(RunFolderError, match="twice"):
+        name_runs([one, one / ".." / "run"])

@@ -8,7 +8,7 @@ from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
-from orchestrator.view.catalog import KINDS, Catalog, open_unread, read_episodes, run_names
+from orchestrator.view.catalog import KINDS, Catalog, open_unread, read_episodes
 from orchestrator.view.page import ViewPage
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -38,13 +38,6 @@ def test_columns_hold_every_planned_episode_of_both_runs(catalog, two_folders):
         assert right.items() <= scores.items()
     assert "refused" not in {KINDS[number] for number in rows.filter(pl.col("right") >= 0)["kind"]}
     assert (rows["right"] == -1).any(), "an error has no score"
-
-
-def test_run_names_are_short_unless_two_end_alike(tmp_path):
-    one, two, other = tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "other"
-
-    assert run_names([one, other]) == {"run": one, "other": other}
-    assert run_names([one, two, other]) == {str(one): one, str(two): two, "other": other}
 
 
 def test_a_run_is_read_again_only_when_it_has_changed(demo_data, tmp_path):
