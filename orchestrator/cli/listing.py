@@ -20,12 +20,7 @@ from sweeps.spec import ModelSpec
 from sweeps.sweep_file import FOLDER, read_toml, shipped_sweeps
 
 Rows = list[dict[str, Any]]
-MEASURES = {
-    "acc": "percent of episodes that end with the right category",
-    "acc_first": "percent of episodes that end with the right category at the first turn",
-    "ps": "mean number of suggestions in an episode",
-    "loops": "percent of episodes that end at the turn limit",
-}
+MEASURES = ("acc", "acc_first", "ps", "loops")
 """Measures of every table."""
 PAPERS = ("acc", "ps")
 """Those that the paper reports."""
@@ -76,8 +71,8 @@ def conditions() -> Rows:
 def measures() -> Rows:
     """Return the measures of every table and those of installed packages, which a sweep names under ``measures``."""
     rows = [
-        {"name": name, "of": _origin(name in PAPERS), "what it is": text, "package": ""}
-        for name, text in MEASURES.items()
+        {"name": name, "of": _origin(name in PAPERS), "what it is": packages.RESULT_COLUMNS[name], "package": ""}
+        for name in MEASURES
     ]
     for name, offer in packages.measures().items():
         try:

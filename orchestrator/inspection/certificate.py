@@ -89,11 +89,6 @@ def read_certificates(folder: Path) -> dict[str, Certificate]:
         return {}
 
 
-def describe_change(model: str, fields: Sequence[str]) -> str:
-    """Return one sentence on a model whose input has changed since its certificate was written."""
-    return f"{model} does not receive what its certificate says: {list_first(fields, MAX_LISTED, '; ')}"
-
-
 def compare_certificates(
     base: Mapping[str, Certificate], other: Mapping[str, Certificate], base_name: str, other_name: str
 ) -> list[str]:

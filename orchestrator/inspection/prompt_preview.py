@@ -8,7 +8,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from actors.engine.backend import Message, Request
 from actors.engine.chat_format import function_schema
@@ -32,16 +31,11 @@ SAMPLE_ANSWER = "(the model's answer)"
 """Stands for the answer in the input of a judge."""
 
 
-class Posed(NamedTuple):
-    """The requests of one episode whose model asks as long as it can."""
+def pose(sample: Sample, pool: Sequence[Sample], cell: Cell, seed: int = 0) -> tuple[list[Request], list[Request]]:
+    """Play a sample by the policy ``ask-properly``; return its requests, and those to the judge that reads each turn, if any.
 
-    model: list[Request]
-    judge: list[Request]
-    """Those to the judge that reads each turn; empty for other protocols."""
-
-
-def pose(sample: Sample, pool: Sequence[Sample], cell: Cell, seed: int = 0) -> Posed:
-    """Play a sample by the policy ``ask-properly``, and return its requests; raises ValueError if it cannot be posed."""
+    Raises ValueError if it cannot be posed.
+    """
     model, judge = Recorder("ask-properly", NO_LIMIT), Recorder("rule-judge", NO_LIMIT)
     model.scores_replies = True
     if cell.condition.picture == "swapped" and sample.swapped is None:
@@ -55,14 +49,13 @@ def pose(sample: Sample, pool: Sequence[Sample], cell: Cell, seed: int = 0) -> P
         episode_seed(seed, sample.scenario, sample.id, purpose), shots, reader,
     )  # fmt: skip
     asyncio.run(episode)
-    requests = model.requests.get(cell.key, [])
-    return Posed(requests, [request for asked in judge.requests.values() for request in asked])
+    return model.requests.get(cell.key, []), [request for asked in judge.requests.values() for request in asked]
 
 
 def pose_some(plan: Plan, cell: Cell, most: int) -> list[list[Request]]:
     """Return the requests of at most so many evenly spaced samples of a cell; raises ValueError as ``pose`` does."""
     samples, pool = plan.cell_samples(cell), plan.pools.get(cell.scenario, ())
-    return [pose(sample, pool, cell, plan.seed).model for sample in samples[:: max(1, -(-len(samples) // most))]]
+    return [pose(sample, pool, cell, plan.seed)[0] for sample in samples[:: max(1, -(-len(samples) // most))]]
 
 
 def find_request(
@@ -72,8 +65,8 @@ def find_request(
     if judge is not None and cell.protocol is Protocol.OEG:
         messages, situation, _ = judge_prompt(sample, cell, SAMPLE_ANSWER, judge)
         return Request(messages, judge.sampling, 0, situation)
-    posed = pose(sample, pool, cell, seed)
-    requests = posed.model if judge is None else posed.judge
+    asked, read = pose(sample, pool, cell, seed)
+    requests = asked if judge is None else read
     if turn >= len(requests):
         last = len(requests) - 1
         raise BadData(f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {last} is its last")

@@ -79,7 +79,7 @@ def longest_conversation(data: Path) -> tuple[Message, ...]:
 def turns(data: Path, scenario: str) -> tuple[Message, ...]:
     """Return the conversation of the scenario's first sample when no suggestion is left."""
     pool = load_samples(data, scenario, filtered=False)
-    return pose(pool[0], pool, build_cell(scenario, "history")).model[-1].messages
+    return pose(pool[0], pool, build_cell(scenario, "history"))[0][-1].messages
 
 
 def refused_prompts(max_pictures: int) -> dict[str, tuple[Message, ...]]:

@@ -23,7 +23,7 @@ def sample(demo_data):
 
 def test_earlier_turns_are_answered_with_the_first_right_suggestion(sample):
     game = SCENARIOS["QD"]
-    first, second, third, *_ = pose(sample, [sample], cell_of(condition="history")).model
+    first, second, third, *_ = pose(sample, [sample], cell_of(condition="history"))[0]
     asked = game.askable(sample, game.initial(sample))[0]
     assert [message.text for message in third.messages if message.role == "assistant"] == [asked, asked]
     assert len({message.images for message in third.messages if message.images}) == 3
