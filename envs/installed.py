@@ -16,19 +16,6 @@ from typing import Any
 from envs import regular
 from envs.errors import UserError
 
-GROUPS = {
-    "scenario": "proactive_sweep.scenarios",
-    "policy": "proactive_sweep.policies",
-    "measure": "proactive_sweep.measures",
-    "condition": "proactive_sweep.conditions",
-    "model": "proactive_sweep.models",
-    "sweep": "proactive_sweep.sweeps",
-    "command": "proactive_sweep.commands",
-    "table": "proactive_sweep.tables",
-    "result": "proactive_sweep.results",
-    "export": "proactive_sweep.exports",
-}
-"""Kind -> the group of its entry points."""
 OFFERED_BY_EXTRAS = {
     "demo": (
         "demo", "demo-oeg", "demo-oeg-multi", "demo-real", "demo-real-oeg", "demo-real-tools", "demo-tools",
@@ -98,9 +85,13 @@ def missing_extra(name: str) -> str:
 
 
 def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:
-    """Return the offers of a kind by name, sorted; raises PackageError for a name that is ``taken`` or offered twice."""
+    """Return the offers of a kind by name, sorted; raises PackageError for a name that is ``taken`` or offered twice.
+
+    Kinds are scenario, policy, measure, condition, model, sweep, command, table, result and export.
+    """
     by_name: dict[str, Offer] = {}
-    for entry in _entries(GROUPS[kind], tuple(sys.path)):
+    plural = {"policy": "policies"}.get(kind, f"{kind}s")
+    for entry in _entries(f"proactive_sweep.{plural}", tuple(sys.path)):
         offer = Offer(kind, entry)
         if entry.name in taken:
             raise PackageError(f"{offer} has a name that is taken here; rename it in that package, or uninstall it")

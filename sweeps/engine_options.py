@@ -4,43 +4,19 @@ Engines accept names of classes, kernels and repositories in many options, and r
 outside ``SAFE`` must say ``unsafe_options = true``.
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-VLLM_SPEED = frozenset((
-    "async_scheduling", "block_size", "compilation_config", "cpu_offload_gb", "disable_custom_all_reduce",
-    "disable_log_stats", "distributed_executor_backend", "download_dir", "enable_chunked_prefill", "enable_lora",
-    "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization", "limit_mm_per_prompt", "load_format",
-    "max_lora_rank", "max_loras", "max_model_len", "max_num_batched_tokens", "max_num_seqs", "max_parallel_loading_workers",
-    "mm_processor_cache_gb", "num_gpu_blocks_override", "scheduling_policy", "seed", "tensor_parallel_size",
-))  # fmt: skip
-TRANSFORMERS_SPEED = frozenset(("attn_implementation", "batch", "device_map", "low_cpu_mem_usage"))
-SPEED_ONLY = VLLM_SPEED | TRANSFORMERS_SPEED | {"swap_space"}
+_OPTIONS = tomllib.loads(Path(__file__).with_name("engine_options.toml").read_text(encoding="utf-8"))
+SPEED_ONLY = frozenset((*_OPTIONS["vllm"]["speed"], *_OPTIONS["transformers"]["speed"], "swap_space"))
 """Options that only change speed, memory, and what fits; any other may change answers and is part of the key."""
-SAFE = {
-    "vllm": VLLM_SPEED | {
-        "attention_backend", "batch_invariant", "config_format", "cudagraph_capture_sizes", "disable_cascade_attn",
-        "enable_expert_parallel", "kv_cache_dtype", "long_prefill_token_threshold", "max_logprobs", "mm_encoder_tp_mode",
-        "quantization", "skip_mm_profiling", "tokenizer_mode",
-    },
-    "transformers": TRANSFORMERS_SPEED | {"max_memory", "offload_folder", "tp_plan", "use_safetensors"},
-}  # fmt: skip
-"""Backend -> options that cannot run code, with the values of ``CHOICES``."""
-CHOICES: dict[str, frozenset[Any]] = {
-    "attention_backend": frozenset(
-        ("FLASH_ATTN", "FLASHINFER", "FLEX_ATTENTION", "TORCH_SDPA", "TRITON_ATTN", "XFORMERS")
-    ),
-    "attn_implementation": frozenset(("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")),
-    "compilation_config": frozenset((0, 1, 2, 3)),
-    "config_format": frozenset(("auto", "hf", "mistral")),
-    "distributed_executor_backend": frozenset(("mp", "uni")),
-    "load_format": frozenset(("auto", "safetensors", "fastsafetensors", "dummy", "mistral", "bitsandbytes", "gguf")),
-    "tokenizer_mode": frozenset(("auto", "hf", "slow", "mistral")),
-}
-"""Option -> its safe values; any other value may name a class, a kernel or a repository."""
+SAFE = {name: frozenset((*_OPTIONS[name]["speed"], *_OPTIONS[name]["safe"])) for name in ("vllm", "transformers")}
+"""Backend -> options that cannot run code, with the values of ``choices`` there."""
 
 
 def unsafe_options(backend: str, options: Mapping[str, Any], processor: Mapping[str, Any]) -> list[str]:
@@ -52,7 +28,8 @@ def unsafe_options(backend: str, options: Mapping[str, Any], processor: Mapping[
 
 
 def _is_safe(name: str, value: Any, safe: frozenset[str]) -> bool:
-    return name in safe and (name not in CHOICES or (isinstance(value, str | int) and value in CHOICES[name]))
+    choices = _OPTIONS["choices"]
+    return name in safe and (name not in choices or (isinstance(value, str | int) and value in choices[name]))
 
 
 def _is_number(name: str, value: Any) -> bool:

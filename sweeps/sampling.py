@@ -12,8 +12,6 @@ from sweeps.values import Frozen
 
 Whole = Annotated[int, Field(strict=True)]
 """A whole number; rejects true and "5"."""
-LONGEST_REPLY = 32_768
-"""Most new tokens of an open-ended answer and its judge in the package (``max_new_tokens=2**15``)."""
 
 
 class Sampling(Frozen):
@@ -59,7 +57,7 @@ class Sampling(Frozen):
         return "greedy" if self.temperature == 0 else f"sampled at temperature {self.temperature:g}"
 
 
-AS_THE_PACKAGE = Sampling(checkpoint=True, sampled=True, max_tokens=LONGEST_REPLY)
+AS_THE_PACKAGE = Sampling(checkpoint=True, sampled=True, max_tokens=2**15)
 """Decoding of answers and verdicts in the package's open-ended example."""
 
 

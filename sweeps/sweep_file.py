@@ -17,7 +17,7 @@ from envs.installed import missing_extra, offers
 FOLDER = Path(__file__).parent
 NO_SWEEPS = (
     "models.toml", "newer_models.toml", "judges.toml", "differences.toml", "conditions.toml", "wordings.toml", "starter.toml",
-    "result_columns.toml",
+    "result_columns.toml", "engine_options.toml",
 )  # fmt: skip
 """Registries, other tables, and the file that ``init`` copies."""
 STARTER = FOLDER / "starter.toml"
