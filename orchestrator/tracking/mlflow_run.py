@@ -7,6 +7,7 @@ everything can be sent again: nothing is created or recorded twice.
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ CELL_NAMES = ("cell", "model", "scenario", "condition", "protocol")
 """Columns of a cell's row that identify it; they are tags and parameters of its run."""
 FIRST_METRICS = ("asks", "acc", "ps", "aggregate", "category", "suggestion")
 """Sent first: MLflow's page opens on the metrics that it received first."""
+DETAILS = re.compile("share_.*|(gave_up|guessed|limit|unreadable).*_(low|high)")
+"""Columns of a cell that stay in results.json and the report, since each costs MLflow a row and CPU time."""
 SWEEP_NOTE = """Nested runs: one per model, and below each one per cell; this row is the mean over models without baselines.
 `acc`: percent correct under the parameter `condition`, mean over scenarios; `ps`: suggestions per episode; `loops`: percent of
 episodes that ask until the limit. Errors never count as zeros. `proactive-sweep track FOLDER` adds tables, figures and traces.
@@ -249,5 +252,8 @@ def measures(row: Mapping[str, Any]) -> dict[str, float]:
     return {
         name: rollup.rounded(value)
         for name, value in sorted(row.items(), key=lambda pair: pair[0] not in FIRST_METRICS)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and not DETAILS.fullmatch(name)
     }
