@@ -5,6 +5,7 @@ Keys hash exactly what changes an answer.
 
 import json
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import product
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -37,7 +38,7 @@ class Cell(Frozen):
     package: str = ""
     """``package@digest`` of the scenario's installed package; empty for the paper's."""
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Return ``qwen2.5-vl-7b/ROD/hint``, with a suffix for protocols other than multiple choice."""
         suffix = "" if self.protocol is Protocol.MCQA else f"-{self.protocol}"

@@ -1,7 +1,7 @@
 """Building blocks of the tables of a sweep file: immutable values, names that are safe in paths, short hashes."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Annotated
 
@@ -28,15 +28,6 @@ def slug(text: str, default: str = "checkpoint") -> str:
 def digest(text: str, size: int = 8) -> str:
     """Return a short stable hash of ``2 * size`` hex digits."""
     return blake2b(text.encode(), digest_size=size).hexdigest()
-
-
-def digest_each(prefix: str, texts: Iterable[str], size: int = 8) -> Iterator[str]:
-    """Yield ``digest(prefix + text, size)`` of each text, hashing the prefix once."""
-    hashed_prefix = blake2b(prefix.encode(), digest_size=size)
-    for text in texts:
-        hashed = hashed_prefix.copy()
-        hashed.update(text.encode())
-        yield hashed.hexdigest()
 
 
 def join_names(names: Sequence[str]) -> str:

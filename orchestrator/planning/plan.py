@@ -24,7 +24,7 @@ from envs.types import Mode, Sample
 from sweeps.conditions import Condition
 from sweeps.sections import Precision
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
-from sweeps.values import digest, digest_each
+from sweeps.values import digest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -154,7 +154,8 @@ class Plan:
 
     def key(self, index: int, sample: Sample) -> str:
         """Return the episode's key, such as ``model/scenario/condition/0042-3fa9c1d2``; it covers all that changes the answer."""
-        return next(self._keys(index, [sample]))
+        cell = self.cells[index]
+        return f"{cell.key}/{sample.id:04d}-{digest(self.fingerprints[index] + _content_digest(cell, sample), 4)}"
 
     def episode_seed(self, sample: Sample, condition: Condition | None = None) -> int:
         """Return the seed of a sample's episodes: the same for all models and conditions, but another one per draw."""
@@ -163,17 +164,11 @@ class Plan:
 
     def keys(self, index: int) -> Iterator[str]:
         """Yield the keys of one cell in the order of its ordinals, also those after its stop."""
-        return self._keys(index, self.cell_samples(self.cells[index]))
+        return (self.key(index, sample) for sample in self.cell_samples(self.cells[index]))
 
     def numbered_keys(self, index: int) -> Iterator[tuple[int, str]]:
         """Yield the ordinal and key of each episode of one cell, also of those after its stop."""
         return enumerate(self.keys(index), self.offsets[index])
-
-    def _keys(self, index: int, samples: Iterable[Sample]) -> Iterator[str]:
-        cell, listed = self.cells[index], list(samples)
-        prefix, contents = cell.key, (_content_digest(cell, sample) for sample in listed)
-        for sample, hashed in zip(listed, digest_each(self.fingerprints[index], contents, 4), strict=True):
-            yield f"{prefix}/{sample.id:04d}-{hashed}"
 
     def all_keys(self, model: str | None = None) -> Iterator[str]:
         """Yield the keys of all episodes up to the stops in the order of their ordinals, of all models or of one."""
