@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Generic, TypeVar
 
-BATCH_EPISODES = 64
-"""Results per batch: enough to make a message cheap, few enough for Ray to send it inline (100 KB)."""
+BATCH_EPISODES = 256
+"""Results per batch: enough to make a message cheap, few enough that little waits."""
 MIN_BATCH_AGE_S = 1.0
 """Fewest seconds after which a batch is sent although it is not full; short, so that a crash loses little."""
 

@@ -71,18 +71,11 @@ class ResultSink:
             batch = select_episodes(batch, [not self.delivered[ordinal] for ordinal in batch.ordinals])
         for ordinal in batch.ordinals:
             self.delivered[ordinal] = 1
-        names = zip(*(batch.episodes[name] for name in RequestGroup._fields), strict=True)
-        groups, turns = [RequestGroup(*row) for row in names], batch.episodes["turns"]
-        outcomes = zip(groups, batch.episodes["ending"], turns, strict=True)
-        self.answering_groups |= {group for group, ending, played in outcomes if played or ending not in NO_EVIDENCE}
-        hold = [
-            ordinal in batch.rejected and not played and not self._answers(group)
-            for ordinal, played, group in zip(batch.ordinals, turns, groups, strict=True)
-        ]
-        for held_group in dict.fromkeys(compress(groups, hold)):
-            keep = [is_held and group == held_group for is_held, group in zip(hold, groups, strict=True)]
-            self._hold(held_group, select_episodes(batch, keep))
-        passed = select_episodes(batch, [not is_held for is_held in hold]) if any(hold) else batch
+        names = list(zip(*(batch.episodes[name] for name in RequestGroup._fields), strict=True))
+        outcomes = zip(batch.episodes["turns"], batch.episodes["ending"], strict=True)
+        answered = [turns or ending not in NO_EVIDENCE for turns, ending in outcomes]
+        self.answering_groups.update(map(RequestGroup._make, set(compress(names, answered))))
+        passed = self._hold_refused(batch, [RequestGroup(*row) for row in names]) if batch.rejected else batch
         self._store(passed)
         for group in [group for group in self._held_back if self._answers(group)]:
             for earlier in self._held_back.pop(group):
@@ -111,6 +104,17 @@ class ResultSink:
 
     def _answers(self, group: RequestGroup) -> bool:
         return group in self.answering_groups and group not in self.stop_reasons
+
+    def _hold_refused(self, batch: EpisodeBatch, groups: Sequence[RequestGroup]) -> EpisodeBatch:
+        """Hold back refused episodes of groups without an answer; return the rest of the batch."""
+        outcomes = zip(batch.ordinals, batch.episodes["turns"], groups, strict=True)
+        hold = [
+            ordinal in batch.rejected and not turns and not self._answers(group) for ordinal, turns, group in outcomes
+        ]
+        for held_group in dict.fromkeys(compress(groups, hold)):
+            keep = [is_held and group == held_group for is_held, group in zip(hold, groups, strict=True)]
+            self._hold(held_group, select_episodes(batch, keep))
+        return select_episodes(batch, [not is_held for is_held in hold]) if any(hold) else batch
 
     def _hold(self, group: RequestGroup, batch: EpisodeBatch) -> None:
         batches = self._held_back.setdefault(group, [])
