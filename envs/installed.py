@@ -37,20 +37,11 @@ class Offer:
     """One entry point of an installed package."""
 
     kind: str
+    name: str
+    package: str
+    """The name of the distribution, as pip lists it."""
+    version: str
     entry: EntryPoint
-
-    @property
-    def name(self) -> str:
-        return self.entry.name
-
-    @property
-    def package(self) -> str:
-        """Return the name of the distribution, as pip lists it."""
-        return self.entry.dist.name if self.entry.dist else "without a name"
-
-    @property
-    def version(self) -> str:
-        return self.entry.dist.version if self.entry.dist else ""
 
     def __str__(self) -> str:
         return f"the {self.kind} {self.name!r} of the installed package {self.package} {self.version}"
@@ -92,7 +83,8 @@ def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:
     by_name: dict[str, Offer] = {}
     plural = {"policy": "policies"}.get(kind, f"{kind}s")
     for entry in _entries(f"proactive_sweep.{plural}", tuple(sys.path)):
-        offer = Offer(kind, entry)
+        assert entry.dist is not None, "entry_points() reads them from distributions"
+        offer = Offer(kind, entry.name, entry.dist.name, entry.dist.version, entry)
         if entry.name in taken:
             raise PackageError(f"{offer} has a name that is taken here; rename it in that package, or uninstall it")
         if other := by_name.get(entry.name):
