@@ -174,14 +174,14 @@ def compare_repeats(repeats: Repeats) -> tuple[pl.DataFrame, list[str]]:
     for name, sweep in repeats.sweeps():
         pinned = pin_data(sweep)
         reusable = find_reusable(pinned, build_plan(pinned), str(repeats.folder), repeats.folder, repeats.folder)
-        if not reusable.source.own.height and not reusable.left:
+        if not reusable.own.height and not reusable.left:
             raise RunFolderError(
                 f"{repeats.folder} has no key of this version and data, so differences would not be due to the batch size"
             )
         notes += [
             f"{n:,} of {repeats.folder} {REJECTION_REASONS[why]}: not compared" for why, n in reusable.left.items()
         ]
-        rates.append(_rates(sweep, repeats.folder, Path(sweep.output), reusable.source.own, name))
+        rates.append(_rates(sweep, repeats.folder, Path(sweep.output), reusable.own, name))
     frame = pl.concat(rates)
     rounded = frame.with_columns(pl.selectors.float().round_sig_figs(9))  # as all CSV files have
     safe_write.write(repeats.table, rounded.write_csv().encode())

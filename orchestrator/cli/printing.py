@@ -120,7 +120,7 @@ def print_sources(folder: Path, left_out: Iterable[object]) -> None:
 
 def print_mlflow(folder: Path) -> None:
     """Print the addresses of the run's MLflow pages; nothing if MLflow has no such run."""
-    from orchestrator.tracking.links import pages
+    from orchestrator.tracking.client import pages
 
     print_lines(pages(folder), "MLflow: ")
 

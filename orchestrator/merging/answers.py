@@ -1,4 +1,4 @@
-"""Takes episodes and verdicts from several run folders, for ``merge`` and for ``run --reuse``: one answer per key.
+"""Chooses one answer per key among the folders of a ``merge``, and writes answers of other folders, also for ``run --reuse``.
 
 An answer comes before a failed episode, then the preferred folder, then the order of the folders. Two episodes of a key are
 equal if their ending and all turns are equal; seconds, tokens and cost may differ.
@@ -30,8 +30,6 @@ class Source:
     """A run folder and what to take from it."""
 
     folder: Path
-    name: str
-    """The folder as typed."""
     own: pl.DataFrame
     """The episodes to take (columns ``EPISODES``)."""
     agreed: pl.DataFrame
@@ -46,7 +44,7 @@ def assign_episodes(sources: Sequence[Source], prefer: int = 0) -> tuple[list[st
     columns = (pl.struct(*ANSWER).hash().alias("answer"), (pl.col("ending") == Ending.FAILED).alias("failed"))
     rows = _join_sources([source.own.select("key", *columns) for source in sources])
     shared = rows.filter(pl.col("key").is_duplicated()).select("key").unique()
-    played = [_rows_of_keys(turns(source.folder), shared) for source in sources]
+    played = [rows_of_keys(turns(source.folder), shared) for source in sources]
     hashed = [turn_rows.select("key", pl.struct(pl.all()).hash().alias("played")) for turn_rows in played]
     replies = _join_sources([turn_rows.group_by("key").agg(pl.col("played").sort()) for turn_rows in hashed])
     rows = rows.join(replies, on=["key", "source"], how="left")
@@ -66,7 +64,7 @@ def assign_episodes(sources: Sequence[Source], prefer: int = 0) -> tuple[list[st
 
 def merge_verdicts(sources: Sequence[Source], prefer: int = 0) -> tuple[pl.DataFrame, list[str]]:
     """Return one verdict per judge and taken answer, a readable one if possible, and the keys whose verdicts differ."""
-    rows = _join_sources([_rows_of_keys(verdicts(source.folder), source.agreed) for source in sources])
+    rows = _join_sources([rows_of_keys(verdicts(source.folder), source.agreed) for source in sources])
     rows = rows.sort(pl.col("aggregate").is_null(), pl.col("source") != prefer, "source", maintain_order=True)
     taken = rows.unique(JUDGED, keep="first", maintain_order=True)
     readable = rows.filter(pl.col("aggregate").is_not_null())
@@ -74,19 +72,17 @@ def merge_verdicts(sources: Sequence[Source], prefer: int = 0) -> tuple[pl.DataF
     return taken.drop("source"), differing["key"].unique().sort().to_list()
 
 
-def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
-    """Write the ``own`` episodes of each source, with their turns and options, to disk; raises OSError.
+def write_episodes(store: EpisodeStore, folder: Path, own: pl.DataFrame) -> None:
+    """Write these episodes of a folder, with their turns and options, to disk; raises OSError.
 
     An episode with missing turns is skipped: a driver has removed it since the folder was read.
     """
-    for source in sources:
-        for chunk in source.own.iter_slices(CHUNK):
-            turn_rows = _rows_of_keys(turns(source.folder), chunk)
-            complete = _keep_keys(chunk, complete_episodes(chunk, turn_rows))
-            option_rows = _rows_of_keys(options(source.folder), complete)
-            frames = (complete, _keep_keys(turn_rows, complete), option_rows)
-            played, turn_columns, option_columns = (rows.to_dict(as_series=False) for rows in frames)
-            store.append(EpisodeBatch([], played, turn_columns, options=option_columns))
+    for chunk in own.iter_slices(CHUNK):
+        turn_rows = rows_of_keys(turns(folder), chunk)
+        complete = _keep_keys(chunk, complete_episodes(chunk, turn_rows))
+        frames = (complete, _keep_keys(turn_rows, complete), rows_of_keys(options(folder), complete))
+        played, turn_columns, option_columns = (rows.to_dict(as_series=False) for rows in frames)
+        store.append(EpisodeBatch([], played, turn_columns, options=option_columns))
     store.flush()
 
 
@@ -114,5 +110,6 @@ def _keep_keys(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     return rows.join(keys, on="key", how="semi", maintain_order="left")
 
 
-def _rows_of_keys(rows: pl.LazyFrame, keys: pl.DataFrame) -> pl.DataFrame:
+def rows_of_keys(rows: pl.LazyFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that belong to these keys, in their own order."""
     return rows.join(keys.lazy().select("key"), on="key", how="semi", maintain_order="left").collect()

@@ -88,10 +88,11 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
         if weights:
             checksums.write(into / loaded_weights.FILE, run_folder.to_json(weights))
         with closing(EpisodeStore(into)) as store:
-            write_episodes(store, sources)
+            for source in sources:
+                write_episodes(store, source.folder, source.own)
             store.compact()
         write_verdicts(into, judged)
-        taken = {source.name: source.own.height for source in sources}
+        taken = {str(source.folder): source.own.height for source in sources}
         stored = episodes(into).select(pl.len()).collect().item()
         if stored != sum(taken.values()) or [*map(checksums.read_sums, folders)] != sums:
             if is_new:
@@ -189,7 +190,7 @@ def _merge_plans(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:
 def _read_source(folder: Path) -> Source:
     """Read the planned episodes of a folder, at first all of them to be taken."""
     planned = run_folder.planned_episodes(folder).unique("key", keep="first", maintain_order=True).collect()
-    return Source(folder, str(folder), planned, planned)
+    return Source(folder, planned, planned)
 
 
 def _write_results(folders: Sequence[Path], into: Path, planned: pl.DataFrame) -> None:

@@ -18,13 +18,14 @@ from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
 from envs.plural import pluralize
 from envs.types import Ending
-from orchestrator.merging.answers import Source, assign_episodes, merge_verdicts, write_episodes, write_verdicts
+from orchestrator.merging.answers import rows_of_keys, write_episodes, write_verdicts
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.storage import reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.loaded_weights import LoadedWeights
+from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import Sweep
 
 REJECTION_REASONS = {
@@ -42,7 +43,10 @@ KEY_SETTINGS = ("sampling.", "seed ", "open_ended.sampling.", "models.", "condit
 class Reusable:
     """The episodes that may be taken from one folder."""
 
-    source: Source
+    name: str
+    """The folder as typed."""
+    own: pl.DataFrame
+    """The episodes (columns ``EPISODES``)."""
     left: Counter[str]
     """Reason -> number of the folder's episodes with pending keys that are not taken."""
     differs: tuple[str, ...] = ()
@@ -52,52 +56,42 @@ class Reusable:
     def lines(self) -> Iterator[str]:
         """Yield lines that say how many episodes are taken, and how many are not, with the reason."""
         reasons = f": {list_first(self.differs, separator='; ')}" if self.differs else ""
-        yield f"{pluralize(self.source.own.height, 'episode')} of {self.source.name} can be reused{reasons}"
+        yield f"{pluralize(self.own.height, 'episode')} of {self.name} can be reused{reasons}"
         for reason, count in self.left.items():
-            yield f"{count:,} of {self.source.name} {REJECTION_REASONS[reason]}: not taken"
+            yield f"{count:,} of {self.name} {REJECTION_REASONS[reason]}: not taken"
 
 
 def take_over(sweep: Sweep, plan: Plan, store: EpisodeStore, folders: Sequence[tuple[str, Path]]) -> Iterator[str]:
     """Store the planned episodes that a run lacks and one of ``folders`` (name as typed, path) has, and their verdicts.
 
-    Yields lines about each folder. After a crash, call it again to store the rest. Raises RunFolderError if a folder has no run
-    or is the run's own.
+    A folder is asked only for what the run and the folders before it lack. Yields lines about each folder. After a crash, call it
+    again to store the rest. Raises RunFolderError if a folder has no run or is the run's own.
     """
-    stored = stored_episodes(plan, store.folder).select("key").collect()
-    reusables = []
     for name, folder in folders:
         if os.path.realpath(folder) == os.path.realpath(store.folder):
             raise RunFolderError(
                 f"--reuse {name} is the run's own folder; remove it: stored episodes are never replayed"
             )
-        reusables.append(find_reusable(sweep, plan, name, folder, store.folder, stored))
-    sources = [reusable.source for reusable in reusables]
-    assign_episodes(sources)
-    _record(store.folder, [(source, source.own.with_columns(judge=pl.lit(None, pl.String))) for source in sources])
-    write_episodes(store, sources)
-    for reusable in reusables:
+    for name, folder in folders:
+        stored = stored_episodes(plan, store.folder).select("key").collect()
+        reusable = find_reusable(sweep, plan, name, folder, store.folder, stored)
+        _record(store.folder, name, reusable.own.with_columns(judge=pl.lit(None, pl.String)))
+        write_episodes(store, folder, reusable.own)
         yield from reusable.lines
-    if sweep.judge is not None and sweep.is_judged:
-        yield from _take_verdicts(store.folder, judge_key(sweep.judge), sources)
+        if sweep.judge is not None and sweep.is_judged:
+            rows = rows_of_keys(verdicts(folder), reusable.own)
+            rows = rows.filter(pl.col("aggregate").is_not_null(), judge=judge_key(sweep.judge))
+            _record(store.folder, name, rows)
+            write_verdicts(store.folder, rows)
+            yield from [f"{pluralize(rows.height, 'verdict')} of {name} reused"] if rows.height else ()
 
 
-def _take_verdicts(folder: Path, judge: str, sources: Sequence[Source]) -> Iterator[str]:
-    """Store the verdicts of this judge on the episodes that were taken."""
-    for source in sources:
-        rows, _ = merge_verdicts([source])
-        rows = rows.filter((pl.col("judge") == judge) & pl.col("aggregate").is_not_null())
-        _record(folder, [(source, rows)])
-        write_verdicts(folder, rows)
-        if rows.height:
-            yield f"{pluralize(rows.height, 'verdict')} of {source.name} reused"
-
-
-def _record(folder: Path, taken: Sequence[tuple[Source, pl.DataFrame]]) -> None:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    for source, rows in taken:
-        if rows.height:
-            names = {"folder": pl.lit(redact_address(source.name)), "taken": pl.lit(now)}
-            reused.record_reused(folder, rows.select("key", "judge", "cell", **names))
+def _record(folder: Path, name: str, rows: pl.DataFrame) -> None:
+    """Record the source of episodes or verdicts that are stored next."""
+    if rows.height:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        names = {"folder": pl.lit(redact_address(name)), "taken": pl.lit(now)}
+        reused.record_reused(folder, rows.select("key", "judge", "cell", **names))
 
 
 def find_reusable(
@@ -127,4 +121,4 @@ def find_reusable(
     own = rows.filter(pl.col("left").is_null()).drop("left", "ordinal")
     settings = () if rows.height else run_folder.differences(run_folder.settings(old), run_folder.settings(sweep))
     differs = tuple(line for line in settings if line.startswith(KEY_SETTINGS))
-    return Reusable(Source(folder, name, own, own), Counter(rows["left"].drop_nulls()), differs)
+    return Reusable(name, own, Counter(rows["left"].drop_nulls()), differs)

@@ -1,17 +1,28 @@
-"""MLflow's client with settings for a sweep, and the database in a run folder: fast, one file, usable after a copy."""
+"""MLflow's client with settings for a sweep, and what a run folder has of MLflow.
 
+``mlflow.db`` is a database that is fast, one file, and usable after a copy. ``mlflow.json`` holds for each address the mark of
+the folder's runs (``mlflow_run.MARK``), the experiment and the sweep's run; it stays with a folder that is copied or moved.
+"""
+
+import json
 import logging
 import os
 import re
+import shlex
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
+from urllib.parse import urlsplit
 
 from actors.text.redaction import redact_address, redact_addresses
+from envs import regular
+from orchestrator.storage import safe_write
+from orchestrator.tracking.experiment_page import MODELS, link
 
 CLIENT_DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -24,16 +35,13 @@ CLIENT_DEFAULTS = {
 PAGE_SIZE = 200
 """Runs or traces that one search returns, so that an answer stays far under the time-out."""
 MAX_REASON_CHARS = 200
-LOCAL = "sqlite"
-"""The ``tracking.uri`` of a database in the run folder."""
-NAME = "mlflow.db"
+LOCAL, NAME = "sqlite", "mlflow.db"
+"""The ``tracking.uri`` of a database in the run folder, and its file."""
+LINKS, MAX_LINKS_BYTES = "mlflow.json", 1 << 20
+UI = "http://127.0.0.1:5000"
+"""The address at which ``mlflow ui`` listens by default."""
 ADDRESS_COLUMNS = (("experiments", "artifact_location"), ("runs", "artifact_uri"), ("trace_tags", "value"))
 """Tables and columns of MLflow's schema that hold addresses of files."""
-
-
-def open_client(uri: str) -> Any:
-    """Return MLflow's client of an address."""
-    return import_client(uri)(tracking_uri=uri)
 
 
 def import_client(uri: str) -> Any:
@@ -122,3 +130,47 @@ def checkpoint(database: Path) -> None:
     if database.is_file():
         with suppress(sqlite3.Error), closing(sqlite3.connect(database)) as store:
             store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+# -- the record of a folder's runs --------------------------------------------------------------------------------------
+def read_mark(folder: Path, uri: str) -> str:
+    """Return this folder's mark at this address; a new one on first use."""
+    links = _links(folder)
+    old = links.get(redact_address(uri), {})  # 0.1.0 stored the whole path of a local one
+    mark = str(links.get(_key(folder, uri), old).get("mark"))
+    return mark if re.fullmatch("[0-9a-f]{16}", mark) else token_hex(8)
+
+
+def remember(folder: Path, uri: str, **facts: str) -> None:
+    """Store the facts about this folder's runs at an address."""
+    links = _links(folder)
+    if links.get(key := _key(folder, uri)) != facts:
+        safe_write.write(folder / LINKS, (json.dumps({**links, key: facts}, indent=1) + "\n").encode())
+
+
+def pages(folder: Path) -> Iterator[str]:
+    """Yield one line per address: how to open the charts of models in a browser; nothing before MLflow has a run."""
+    for key, entry in _links(folder).items():
+        experiment = str(entry.get("experiment", ""))
+        if not re.fullmatch(r"\d{1,30}", experiment):
+            continue
+        if key == LOCAL or key.startswith("sqlite:"):
+            database = shlex.quote(resolve_uri(key, folder))
+            yield f"mlflow ui --backend-store-uri {database}, then {link(UI, experiment, MODELS)}"
+        elif (parts := urlsplit(key)).scheme in ("http", "https"):
+            server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+            yield link(server, experiment, MODELS)
+
+
+def _key(folder: Path, uri: str) -> str:
+    return LOCAL if uri == resolve_uri(LOCAL, folder) else redact_address(uri)
+
+
+def _links(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return address -> facts; empty if the file is missing or damaged."""
+    try:
+        links = json.loads(regular.read_bytes(folder / LINKS, MAX_LINKS_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    entries = links.items() if isinstance(links, dict) else ()
+    return {key: entry for key, entry in entries if isinstance(entry, dict)}

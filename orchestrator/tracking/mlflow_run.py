@@ -17,8 +17,8 @@ from typing import Any
 from actors.text.redaction import redact_addresses
 from orchestrator.report.scores.answer import folder_answers
 from orchestrator.storage.progress_log import stored_points
-from orchestrator.tracking import links, rollup
-from orchestrator.tracking.client import LOCAL, NAME, all_pages, keep_files_inside, now_ms, open_client, resolve_uri
+from orchestrator.tracking import client, rollup
+from orchestrator.tracking.client import LOCAL, resolve_uri
 from orchestrator.tracking.experiment_page import ANSWER, describe_experiment
 from orchestrator.tracking.tracked_run import TrackedRun
 
@@ -70,16 +70,16 @@ class MlflowRun:
         self.run, self.folder = run, run.folder
         self.uri = resolve_uri(run.uri, run.folder)
         self.is_local = self.uri == resolve_uri(LOCAL, run.folder)
-        self.client = open_client(self.uri)
+        self.client = client.import_client(self.uri)(tracking_uri=self.uri)
         self.experiment = self._open_experiment(run.experiment)
         self.title = run.name if run.name == run.folder.name else f"{run.name} · {run.folder.name}"
         self.note = SWEEP_NOTE.replace("FOLDER", self.folder.name)
         self.points_sent = 0
         self.models: dict[str, NestedRun] = {}
         self.cells: dict[str, NestedRun] = {}
-        self.mark = links.read_mark(self.folder, self.uri)
+        self.mark = client.read_mark(self.folder, self.uri)
         self._open_parent()
-        links.remember(self.folder, self.uri, mark=self.mark, experiment=self.experiment, parent=self.parent)
+        client.remember(self.folder, self.uri, mark=self.mark, experiment=self.experiment, parent=self.parent)
         describe_experiment(self.client, self.experiment)
 
     def send(self, rows: Iterable[Mapping[str, Any]], status: str = "") -> None:
@@ -113,7 +113,7 @@ class MlflowRun:
 
     def send_cells(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Log what changed in cells since the server received them, then in their models, then in the sweep."""
-        at = now_ms()
+        at = client.now_ms()
         for row in rows:
             cell, finished = self._cell_run(row), int(row.get("finished") or 0)
             cell.planned = float(row.get("planned") or 0)
@@ -204,7 +204,7 @@ class MlflowRun:
         """Return the experiment's id. A local store keeps files in its run folder, even after that is copied or moved."""
         files = (self.folder / "mlartifacts").resolve().as_uri() if self.uri.startswith("sqlite") else ""
         if self.is_local:
-            keep_files_inside(self.folder / NAME, files)
+            client.keep_files_inside(self.folder / client.NAME, files)
         experiment = self.client.get_experiment_by_name(name)
         if self.is_local and "%" in self.uri:  # MLflow makes an empty folder of the quoted name beside the run folder
             with suppress(OSError):
@@ -220,7 +220,7 @@ class MlflowRun:
         from mlflow.entities import Param
 
         query = f"tags.`{MARK}` = '{self.mark}'"
-        marked = all_pages(self.client.search_runs, experiment_ids=[self.experiment], filter_string=query)
+        marked = client.all_pages(self.client.search_runs, experiment_ids=[self.experiment], filter_string=query)
         parent = next((run for run in marked if PARENT not in run.data.tags), None)
         if parent is None:
             tags = {MARK: self.mark, LEVEL: "sweep", NOTE: self.note, "sweep": self.run.name}

@@ -101,7 +101,7 @@ def test_shared_keys_are_never_played(demo_data, old, tmp_path):
 def test_only_equal_keys_are_shared(demo_data, old, tmp_path, change, shared):
     spec = build_sweep(demo_data, ["zero-shot", "hint"], **change)
     reusable = reuse.find_reusable(spec, build_plan(spec), "old", old, tmp_path / "new")
-    assert reusable.source.own.height == shared
+    assert reusable.own.height == shared
     line = next(reusable.lines)
     assert ("this sweep says" in line) == (not shared and "'vllm'" not in str(change)), line
 
@@ -124,8 +124,8 @@ def test_episodes_of_other_weights_are_not_taken(demo_data, old, tmp_path):
     LoadedWeights(new).add(model, "2" * 40)
     other = reuse.find_reusable(asked, build_plan(asked), "old", old, new)
 
-    assert same.source.own.height == 20 and not same.left
-    assert other.source.own.height == 0 and other.left == {"weights": 20}
+    assert same.own.height == 20 and not same.left
+    assert other.own.height == 0 and other.left == {"weights": 20}
     assert "played with other weights" in list(other.lines)[1]
 
 
@@ -139,14 +139,14 @@ def test_changed_pictures_are_replayed_and_moved_data_are_not(demo_data, tmp_pat
     for folder in (data_folder, moved):
         spec = build_sweep(folder, ["zero-shot", "icl-1"])
         reusable = reuse.find_reusable(spec, build_plan(spec), "old", old, tmp_path / "new")
-        played_again = set(content(old)[0]["key"]) - set(reusable.source.own["key"])
+        played_again = set(content(old)[0]["key"]) - set(reusable.own["key"])
         assert rows["key"][0] in played_again and reusable.left["pictures"] == len(played_again) < 40
         assert any("/icl-1/" in key for key in played_again), "an example shows it too"
 
     baseline = build_sweep(data_folder, models=["uniform"])
     play_attempt(tmp_path / "policy", baseline)
     reusable = reuse.find_reusable(baseline, build_plan(baseline), "policy", tmp_path / "policy", tmp_path / "new")
-    assert reusable.source.own.height == 20, "a policy sees no pictures"
+    assert reusable.own.height == 20, "a policy sees no pictures"
 
 
 def test_failed_and_torn_episodes_are_played(demo_data, old, tmp_path):
@@ -156,12 +156,12 @@ def test_failed_and_torn_episodes_are_played(demo_data, old, tmp_path):
         replace_part(pl.read_parquet(part).with_columns(failed), part)
     spec = build_sweep(demo_data, ["zero-shot", "hint"])
     reusable = reuse.find_reusable(spec, build_plan(spec), "old", old, tmp_path / "new")
-    assert sorted(reusable.source.own["key"]) == sorted(keys[1:])
+    assert sorted(reusable.own["key"]) == sorted(keys[1:])
     assert list(reusable.lines) == ["39 episodes of old can be reused", "1 of old failed there: not taken"]
     part = next((old / "turns").glob("*.parquet"))
     part.write_bytes(part.read_bytes()[:-9])
     reusable = reuse.find_reusable(spec, build_plan(spec), "old", old, tmp_path / "new")
-    assert reusable.source.own.height == 0, "a damaged part counts for nothing"
+    assert reusable.own.height == 0, "a damaged part counts for nothing"
 
 
 def test_a_kill_at_any_moment_loses_and_doubles_nothing(demo_data, old, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from orchestrator.tracking import client, links
+from orchestrator.tracking import client
 from tests.orchestrator.mlflow_stores import cells, row, runs, send
 
 ADDRESS = "http://user:secret@host:5000/base/"
@@ -17,11 +17,11 @@ ADDRESS = "http://user:secret@host:5000/base/"
 def test_a_folder_keeps_its_mark_when_it_is_moved_and_stores_no_password(tmp_path):
     folder, moved = tmp_path / "run", tmp_path / "moved"
     folder.mkdir()
-    mark = links.read_mark(folder, ADDRESS)
-    links.remember(folder, ADDRESS, mark=mark, experiment="7", parent="r")
+    mark = client.read_mark(folder, ADDRESS)
+    client.remember(folder, ADDRESS, mark=mark, experiment="7", parent="r")
     folder.rename(moved)
 
-    assert len(mark) == 16 and links.read_mark(moved, ADDRESS) == mark != links.read_mark(moved, "http://other")
+    assert len(mark) == 16 and client.read_mark(moved, ADDRESS) == mark != client.read_mark(moved, "http://other")
     assert json.loads((moved / "mlflow.json").read_text()) == {
         "http://***@host:5000/base/": {"mark": mark, "experiment": "7", "parent": "r"}
     }

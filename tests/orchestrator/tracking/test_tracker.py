@@ -19,7 +19,7 @@ import pytest
 
 from envs.errors import RunFolderError
 from orchestrator.storage.progress_log import Point, append_point
-from orchestrator.tracking.links import pages
+from orchestrator.tracking.client import pages
 from orchestrator.tracking.rebuild import track
 from orchestrator.tracking.tracked_run import TrackedRun
 from orchestrator.tracking.tracker import Tracker
