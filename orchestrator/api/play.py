@@ -16,7 +16,7 @@ from orchestrator.api.open_run import Run, open_run
 from orchestrator.execution.stop_signals import PATIENCE, StopSignals
 from orchestrator.object_store import run_location
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
-from orchestrator.storage import job_paths
+from orchestrator.storage.disk import check_data_path
 from sweeps.load import build
 from sweeps.spec import Sweep
 from sweeps.sweep_file import read_sweep
@@ -53,7 +53,7 @@ def run(sweep: Sweep, *, update: bool = False, retry: Collection[str] = (), reus
     """
     from orchestrator.execution.attempt import run as play
 
-    job_paths.check_data_path(sweep.data)
+    check_data_path(sweep.data)
     endings = [Ending(ending) for ending in retry]
     folders = [(str(name), run_location.readable_folder(str(name))) for name in reuse]
     with run_location.open_location(sweep.output) as location, StopSignals() as signals:

@@ -74,7 +74,7 @@ def audit(
 ) -> Audit:
     """Replay a run folder; ``data`` is the benchmark's folder if it moved.
 
-    Raises AuditError if the folder has no run or the package cannot run, BadData for unreadable samples.
+    Raises RunFolderError if the folder has no run or the package cannot run, BadData for unreadable samples.
     """
     sweep = stored_sweep(folder)
     if data is not None:

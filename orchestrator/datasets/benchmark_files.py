@@ -5,9 +5,8 @@ pictures are downloaded and free disk space is checked in advance.
 """
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from envs.samples import BadData, lines_file, read_samples
 from orchestrator.datasets.safe_unzip import PREFIX, BadArchive, is_in_place, read_entries, unzip
@@ -17,15 +16,6 @@ SPARE = 1 << 30
 """Bytes of the disk that must stay free."""
 
 Say = Callable[[str], None]
-
-
-class Archive(NamedTuple):
-    """An archive with pictures that are needed and not in place."""
-
-    name: str
-    size: int
-    wanted: dict[str, int]
-    """Names of these files -> their sizes."""
 
 
 def bring_lines(source: RemoteFolder, files: Mapping[str, int], home: Path, scenarios: Sequence[str]) -> None:
@@ -47,15 +37,16 @@ def bring_scenarios(source: RemoteFolder, home: Path, scenarios: Sequence[str], 
     loose = [name for name in files if "/" in name and name.partition("/")[0] in folders]
     if outside := [name for name in loose if ".." in name.split("/") or "\0" in name]:
         raise FetchError(f"the listing names {outside[0][:200]!r}, which would land outside the folder")
-    archives = list(_needed_archives(source, files, folders, home, say))
-    packed = [archive.size for archive in archives]
-    extracted = sum(sum(archive.wanted.values()) for archive in archives) + sum(files[name] for name in loose)
+    archives = _needed_archives(source, files, folders, home, say)
+    extracted = sum(sum(wanted.values()) for wanted in archives.values()) + sum(files[name] for name in loose)
     if archives or loose:
-        _require_space(home, extracted + max(packed, default=0), hint, say)
+        _require_space(home, extracted + max((files[name] for name in archives), default=0), hint, say)
     for name in loose:
         source.download(name, files[name], home / name)
-    for archive in archives:
-        _unpack(source, archive, home, say)
+    for name, wanted in archives.items():
+        path = source.download(name, files[name], home / ARRIVING / name)
+        say(f"{name}: extracting {len(wanted):,} files, {sum(wanted.values()) / 1e9:.2f} GB")
+        _unpack(path, home, wanted)
     shutil.rmtree(home / ARRIVING, ignore_errors=True)
     if missing := sorted(top for top in folders if not (home / top).is_dir()):
         raise FetchError(f"{source.address} holds no pictures of {', '.join(missing)}")
@@ -82,8 +73,9 @@ def _require_space(folder: Path, need: int, hint: str, say: Say) -> None:
 
 def _needed_archives(
     source: RemoteFolder, files: Mapping[str, int], folders: Collection[str], home: Path, say: Say
-) -> Iterator[Archive]:
-    """Yield the archives with needed pictures that are not in place."""
+) -> dict[str, dict[str, int]]:
+    """Return the archives with needed pictures that are not in place -> names and sizes of these."""
+    archives = {}
     for name in (name for name in files if name.endswith(".zip") and "/" not in name):
         with fetch_errors(name, source.address.who), source.open(name) as remote:
             entries = read_entries(remote, files[name], name)
@@ -94,21 +86,18 @@ def _needed_archives(
         }
         if wanted:
             say(f"{name}: {files[name] / 1e9:.2f} GB, {len(wanted):,} of its files are needed")
-            yield Archive(name, files[name], wanted)
+            archives[name] = wanted
+    return archives
 
 
-def _unpack(source: RemoteFolder, archive: Archive, home: Path, say: Say) -> None:
-    """Download an archive, unpack what is needed, and remove it."""
-    path = source.download(archive.name, archive.size, home / ARRIVING / archive.name)
-    say(f"{archive.name}: extracting {len(archive.wanted):,} files, {sum(archive.wanted.values()) / 1e9:.2f} GB")
+def _unpack(path: Path, home: Path, wanted: Collection[str]) -> None:
+    """Unpack what is needed of an archive, and remove it."""
     try:
-        unzip(path, home, archive.wanted.__contains__)
+        unzip(path, home, wanted.__contains__)
     except BadArchive as problem:
         shutil.rmtree(home / ARRIVING, ignore_errors=True)
         path.unlink(missing_ok=True)
         raise BadArchive(f"{problem}; it was removed, and the same command fetches it again") from None
     except OSError as problem:
-        raise FetchError(
-            f"{archive.name} could not be extracted: {problem}; rerun the same command to resume"
-        ) from None
+        raise FetchError(f"{path.name} could not be extracted: {problem}; rerun the same command to resume") from None
     path.unlink()

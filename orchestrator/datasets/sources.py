@@ -1,4 +1,4 @@
-"""Data addresses: folders of the Hub or of a bucket, read through their fsspec file systems.
+"""What is read from the Hub and from buckets, through their fsspec file systems: data folders, and facts of checkpoints.
 
 An address names one state of the data: the Hub's is pinned to a commit; data at other addresses must not change. Whatever a
 network library raises becomes one sentence.
@@ -13,6 +13,7 @@ from typing import Any
 
 from actors.text.proxies import describe_proxy
 from envs.samples import BadData
+from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, parse_config, sum_weights
 
 HUB = re.compile(r"hf://(?:datasets/)?([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.*))?")
 ARRIVING = ".arriving"
@@ -41,6 +42,27 @@ def short_message(problem: Exception) -> str:
     """Return the first line of a message, without the query strings of addresses, which may hold signatures."""
     text = (str(problem).strip() or type(problem).__name__).split("\n")[0]
     return re.sub(r"\?\S+", "", text)[:200]
+
+
+def read_hub(source: str, revision: str = "") -> Checkpoint:
+    """Return the facts of a checkpoint on the Hub, read from its listing and ``config.json``; raises FetchError."""
+    with fetch_errors(source):
+        from huggingface_hub import HfApi, HfFileSystem
+
+        info = HfApi().model_info(source, revision=revision or None, files_metadata=True)
+        sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+        if "config.json" not in sizes:
+            raise FetchError(f"{source} has no config.json on the Hub")
+        config = b""
+        if sizes["config.json"] <= MAX_FILE_BYTES:
+            # not into the cache, where a configuration alone would look like a model
+            with HfFileSystem().open(f"{source}@{info.sha}/config.json", "rb") as remote:
+                config = remote.read()
+    terms = next((tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")), "not stated")
+    gate = "; gated: request access on its page" if getattr(info, "gated", False) else ""
+    return Checkpoint(
+        parse_config(config) or {}, None, sum_weights(sizes.items()), info.sha or "", f"ok: {terms}{gate}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import JUDGE_COUNTS, score, write_results
 from orchestrator.report.scores.package_measures import add_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
-from orchestrator.storage.manifest import put_aside_unmended
-from orchestrator.storage.status import count_cells, write_status
+from orchestrator.storage.status import count_cells, put_aside_unmended, write_status
 from orchestrator.storage.verdict_store import verdicts
 
 INTERRUPTED = 130

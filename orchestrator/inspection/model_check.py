@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from actors.engine.baselines import POLICIES
 from actors.engine.decoding import unfollowed_fields
-from orchestrator.datasets.checkpoint_listing import read_hub
-from orchestrator.datasets.sources import FetchError
+from orchestrator.datasets.sources import FetchError, read_hub
 from orchestrator.inspection import engines
 from orchestrator.inspection.overflow import context_length
 from orchestrator.inspection.service_check import service_cell

@@ -7,7 +7,7 @@ equal if their ending and all turns are equal; seconds, tokens and cost may diff
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
@@ -31,8 +31,8 @@ class Source:
 
     folder: Path
     own: pl.DataFrame
-    """The episodes to take (columns ``EPISODES``)."""
-    agreed: pl.DataFrame
+    """The episodes to take (columns ``EPISODES``), at first all that are planned."""
+    agreed: pl.DataFrame = field(default_factory=pl.DataFrame)
     """``own``, and the episodes that equal one taken from another folder: their verdicts count, too."""
 
 

@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 
 RECORD = "merged.json"
 """The file in the new folder with the counts per folder and the conflicts."""
-MAX_KEYS = 5
-"""Largest number of keys per conflict in an error message."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     sweep = _merge_sweeps(folders)
     weights = _merge_weights(sweep, folders)
     planned, keys = _merge_plans(folders)
-    sources = [_read_source(folder) for folder in folders]
+    sources = [Source(folder, run_folder.planned_episodes(folder).collect()) for folder in folders]
     preferred = [*map(str, folders)].index(prefer) if prefer else 0
     differing, gave_way = assign_episodes(sources, preferred)
     judged, differing_verdicts = merge_verdicts(sources, preferred)
@@ -109,7 +107,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
 
 
 def _describe(conflicts: Mapping[str, Sequence[str]]) -> list[str]:
-    return [f"{pluralize(len(keys), kind)} ({list_first(keys, MAX_KEYS)})" for kind, keys in conflicts.items()]
+    return [f"{pluralize(len(keys), kind)} ({list_first(keys, 5)})" for kind, keys in conflicts.items()]
 
 
 def _check_folders(folders: Sequence[Path], into: Path, prefer: str) -> None:
@@ -185,12 +183,6 @@ def _merge_plans(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:
             " it after different numbers of episodes; merge only one of them, with the folders of other models"
         )
     return cells, all_keys
-
-
-def _read_source(folder: Path) -> Source:
-    """Read the planned episodes of a folder, at first all of them to be taken."""
-    planned = run_folder.planned_episodes(folder).unique("key", keep="first", maintain_order=True).collect()
-    return Source(folder, planned, planned)
 
 
 def _write_results(folders: Sequence[Path], into: Path, planned: pl.DataFrame) -> None:

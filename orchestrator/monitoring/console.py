@@ -11,9 +11,6 @@ from rich.text import Text
 
 from actors.text.printable import printable
 
-UNLIMITED_WIDTH = 10_000
-"""Columns of a pipe or a file."""
-
 
 class Visible:
     """A renderable of Rich with its control characters as escapes."""
@@ -33,6 +30,6 @@ def show(*renderables: RenderableType, min_width: int = 0) -> None:
     """
     default = Console()
     unlimited = not default.is_terminal and "COLUMNS" not in os.environ
-    console = Console(width=UNLIMITED_WIDTH if unlimited else max(min_width, default.width))
+    console = Console(width=10_000 if unlimited else max(min_width, default.width))
     for renderable in renderables:
         console.print(Visible(Text(renderable) if isinstance(renderable, str) else renderable))

@@ -103,8 +103,8 @@ class Progress:
         print(sentence, file=sys.stderr, flush=True)
 
     def _record(self, done: int, rate: float) -> None:
-        metrics = {"episodes_per_second": rate}
-        append_point(self.folder, Point(done=self.finished + done, at=int(time.time() * 1000), **metrics))
+        at = int(time.time() * 1000)
+        append_point(self.folder, Point(done=self.finished + done, at=at, episodes_per_second=rate))
 
     def _print_lines(self, current: snapshot.Snapshot) -> None:
         """Write lines to the attempt's log, and print them if there is no table."""

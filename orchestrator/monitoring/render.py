@@ -11,8 +11,8 @@ from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model,
 
 
 def table(snapshot: Snapshot, max_rows: int = 100) -> Table:
-    """Return a table with a row per model, active ones first; columns that are empty in every row are left out."""
-    rows = sorted(snapshot.rows, key=_rank)
+    """Return a table with a row per model: playing, starting, waiting, done; columns that are empty in every row are left out."""
+    rows = sorted(snapshot.rows, key=lambda row: (not row.ready, not row.starting, row.done >= row.planned))
     hidden = f"{len(rows) - max_rows} more models are waiting or done\n" if rows[max_rows:] else ""
     total = headline(snapshot)  # a table narrower than its caption would break the caption's lines
     rendered = Table(
@@ -110,8 +110,3 @@ def format_rate(rate: float) -> str:
 
 def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.2g}"
-
-
-def _rank(row: GroupRow) -> tuple[bool, bool, bool]:
-    """Return the sort key of a row: playing, starting, waiting, done."""
-    return not row.ready, not row.starting, row.done >= row.planned

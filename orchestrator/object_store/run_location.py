@@ -22,24 +22,14 @@ from pathlib import Path
 from filelock import FileLock
 
 from envs.errors import RunFolderError
+from orchestrator.object_store import uploader
 from orchestrator.object_store.bucket import Bucket, cache_root, is_address
-from orchestrator.object_store.uploader import (
-    ATTEMPTS,
-    SENT,
-    Uploader,
-    is_shared,
-    parse_part,
-    read_or_none,
-    replaced_parts,
-    shared_files,
-)
+from orchestrator.object_store.uploader import Uploader
 from orchestrator.object_store.writer_lock import WriterLock, read_holder
-from orchestrator.storage import checksums, job_paths, lock, safe_write
-from orchestrator.storage.disk import disk_errors
+from orchestrator.storage import checksums, lock, safe_write
+from orchestrator.storage.disk import disk_errors, durable_path
 from orchestrator.storage.part_files import list_parts
 
-INCOMPLETE = 1
-"""Exit code of an attempt that is not completely uploaded."""
 TRIES = 5
 """Attempts to list the bucket and fetch what is listed, which fail if its writer merges parts meanwhile."""
 
@@ -53,8 +43,8 @@ class RunLocation:
     """Message of a failed upload; empty if the bucket has everything."""
 
     def exit_code(self, code: int) -> int:
-        """Return the exit code of an attempt, which is complete only if everything is in the bucket."""
-        return code or (INCOMPLETE if self.unsent else 0)
+        """Return the exit code of an attempt: 1 unless everything is in the bucket."""
+        return code or int(bool(self.unsent))
 
 
 @contextlib.contextmanager
@@ -64,7 +54,7 @@ def open_location(output: str, say: Callable[[str], None] = print) -> Iterator[R
     If ``output`` is an address, everything is uploaded on exit; if that fails, ``unsent`` is printed on stderr.
     """
     if not is_address(output):
-        yield RunLocation(job_paths.durable_path(output))
+        yield RunLocation(durable_path(output))
         return
     bucket = Bucket(output)
     location, writer = RunLocation(cache_folder(bucket.url, "run")), WriterLock(bucket)
@@ -85,20 +75,20 @@ def open_location(output: str, say: Callable[[str], None] = print) -> Iterator[R
 
 
 @contextlib.contextmanager
-def _uploading(uploader: Uploader, location: RunLocation) -> Iterator[None]:
+def _uploading(upload: Uploader, location: RunLocation) -> Iterator[None]:
     """Upload the folder during a block, and wait at its end until the bucket has everything."""
-    uploader.start()
+    upload.start()
     try:
         yield
     finally:
-        if problem := uploader.close():
+        if problem := upload.close():
             location.unsent = (
                 f"{problem}; the bucket is incomplete; the same command uploads the rest from this machine"
             )
             print(location.unsent, file=sys.stderr, flush=True)
         else:
             with contextlib.suppress(OSError):  # a folder without this mark is later moved aside, not deleted
-                safe_write.write(location.folder / SENT, b"")
+                safe_write.write(location.folder / uploader.SENT, b"")
 
 
 def readable_folder(text: str, started: bool = True) -> Path:
@@ -113,7 +103,7 @@ def readable_folder(text: str, started: bool = True) -> Path:
     _make_private(folder)
     with FileLock(folder / "reader.lock", mode=0o600):
         _fetch_view(bucket, folder)
-    if started and not shared_files(folder):
+    if started and not uploader.shared_files(folder):
         raise RunFolderError(
             f"{text} holds no run yet; `proactive-sweep run SWEEP --output {shlex.quote(text)}` starts one"
         )
@@ -129,8 +119,8 @@ def cache_folder(url: str, use: str) -> Path:
 def _add_attempt(folder: Path, attempt: str) -> list[str]:
     """Record that an attempt of this machine may write into the bucket; return the earlier ones."""
     _make_private(folder)
-    earlier = (read_or_none(folder / ATTEMPTS) or b"").decode().split("\n")
-    safe_write.write(folder / ATTEMPTS, "\n".join([*earlier, attempt]).encode())
+    earlier = (uploader.read_or_none(folder / uploader.ATTEMPTS) or b"").decode().split("\n")
+    safe_write.write(folder / uploader.ATTEMPTS, "\n".join([*earlier, attempt]).encode())
     return earlier
 
 
@@ -139,10 +129,10 @@ def _fetch_run(bucket: Bucket, folder: Path) -> Mapping[str, int]:
     for _ in range(TRIES):
         remote = list_run(bucket)
         damaged = {path.relative_to(folder).as_posix() for path in list_parts(folder).bad}
-        local = set(shared_files(folder)) - damaged
-        if _fetch(bucket, folder, remote.keys() - local - replaced_parts(remote, local)):
+        local = set(uploader.shared_files(folder)) - damaged
+        if _fetch(bucket, folder, remote.keys() - local - uploader.replaced_parts(remote, local)):
             break
-    (folder / SENT).unlink(missing_ok=True)
+    (folder / uploader.SENT).unlink(missing_ok=True)
     return remote
 
 
@@ -154,7 +144,7 @@ def _make_private(folder: Path) -> None:
 
 def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
     """Remove a folder that another machine has continued; one with parts that never went up is moved aside."""
-    if (folder / SENT).exists() or not any(folder.glob("episodes/*.parquet")):
+    if (folder / uploader.SENT).exists() or not any(folder.glob("episodes/*.parquet")):
         shutil.rmtree(folder)
         return
     aside = folder.with_name(f"{folder.name}-left-{time.time_ns()}")
@@ -166,10 +156,12 @@ def _fetch_view(bucket: Bucket, folder: Path) -> None:
     """Make a reader's copy like the bucket, but for parts that it has; list again if a merge happened in between."""
     for _ in range(TRIES):
         remote = list_run(bucket)
-        local = {name: (folder / name).stat().st_size for name in shared_files(folder)}
+        local = {name: (folder / name).stat().st_size for name in uploader.shared_files(folder)}
         for name in local.keys() - remote.keys():
             (folder / name).unlink()
-        if _fetch(bucket, folder, [n for n, size in remote.items() if not parse_part(n) or local.get(n) != size]):
+        if _fetch(
+            bucket, folder, [n for n, size in remote.items() if not uploader.parse_part(n) or local.get(n) != size]
+        ):
             break
     holder = read_holder(bucket) or {}
     identity = {name: holder[name] for name in ("host", "pid", "started") if name in holder}
@@ -217,4 +209,4 @@ def _stop(reason: str) -> None:
 
 def list_run(bucket: Bucket) -> dict[str, int]:
     """Return the objects of a run folder and their sizes."""
-    return {name: size for name, size in bucket.list_objects().items() if is_shared(name)}
+    return {name: size for name, size in bucket.list_objects().items() if uploader.is_shared(name)}

@@ -17,9 +17,9 @@ from orchestrator.report.scores.package_measures import Samples, package_measure
 from orchestrator.report.scores.precision_stops import describe_stops
 from orchestrator.storage.control_log import read_control_state
 from orchestrator.storage.episode_store import episodes, filter_planned, turns
-from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.reused import sentences
 from orchestrator.storage.run_folder import planned_cells, planned_keys, read_bad_lines, stored_sweep
+from orchestrator.storage.status import find_faults
 from sweeps.conditions import find_rules
 from sweeps.load import SweepError, limited_products
 from sweeps.spec import Sweep

@@ -1,4 +1,4 @@
-"""Disk errors as one sentence that says what to do."""
+"""Places that cannot hold a run, each as one sentence that says what to do: broken disks, and copies that Ray deletes."""
 
 import contextlib
 import errno
@@ -15,6 +15,8 @@ BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """Error numbers of a full, limited, read-only or broken disk."""
 DENIED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 """Error numbers of a path that belongs to another user or has the wrong kind."""
+COPIES = "working_dir_files"
+"""Folder in which Ray unpacks the ``--working-dir`` of jobs, a copy of the checkout that is deleted with the job."""
 
 
 @contextlib.contextmanager
@@ -35,3 +37,26 @@ def disk_errors(folder: Path) -> Iterator[None]:
         raise RunFolderError(
             f"{folder} cannot be written ({reason}); {remedy}, and rerun the same command to resume: stored episodes are kept"
         ) from None
+
+
+def durable_path(output: str) -> Path:
+    """Return a run folder's path. Raises RunFolderError if it is inside a job's copy of the checkout."""
+    if _in_copy(output):
+        raise RunFolderError(
+            f"{output} would lie in this job's copy of the checkout, which Ray throws away with the job; pass an --output "
+            "that is absolute and on shared storage, or s3://BUCKET/FOLDER"
+        )
+    return Path(output)
+
+
+def check_data_path(data: str) -> None:
+    """Raise RunFolderError if the data path points into a job's copy of the checkout and does not exist."""
+    if "://" not in data and not Path(data).exists() and _in_copy(data):
+        raise RunFolderError(
+            f"{data} is not in this job's copy of the checkout; name the data by an absolute path that every node sees, "
+            "as in --set data=/shared/ProactiveBench/test"
+        )
+
+
+def _in_copy(path: str) -> bool:
+    return COPIES in Path(os.path.realpath(path)).parts

@@ -9,7 +9,7 @@ name is the manifest (docs/decisions/0002-two-tables.md).
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -177,12 +177,8 @@ def filter_planned(stored: pl.LazyFrame, planned: pl.LazyFrame | None) -> pl.Laz
 
 
 def key_frame(keys: Iterable[str]) -> pl.DataFrame:
-    """Return the keys as one column ``key``."""
-    return pl.concat([KEY.to_frame(), *key_chunks(keys)])
-
-
-def key_chunks(keys: Iterable[str]) -> Iterator[pl.DataFrame]:
-    """Yield the keys as frames of ``CHUNK`` rows; a key takes half as much memory in polars as in Python."""
-    remaining = iter(keys)
+    """Return the keys as one column ``key``, made in chunks: a key takes half as much memory in polars as in Python."""
+    remaining, frames = iter(keys), [KEY.to_frame()]
     while chunk := list(islice(remaining, CHUNK)):
-        yield pl.DataFrame({"key": chunk}, schema=KEY)
+        frames.append(pl.DataFrame({"key": chunk}, schema=KEY))
+    return pl.concat(frames)

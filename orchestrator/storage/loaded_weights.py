@@ -26,9 +26,6 @@ class Weights(TypedDict):
     """The commit that was loaded, or the hash of a folder (``actors.engine.weights.weights_identity``)."""
 
 
-WEIGHTS = TypeAdapter(dict[str, Weights])
-
-
 class LoadedWeights:
     """The record of one run folder, by model."""
 
@@ -100,7 +97,7 @@ class LoadedWeights:
 def read_weights(folder: Path) -> dict[str, Weights]:
     """Return model -> its weights; empty for a folder of an earlier version, or if the file is damaged."""
     try:
-        return WEIGHTS.validate_json(checksums.read_verified(folder / FILE))
+        return TypeAdapter(dict[str, Weights]).validate_json(checksums.read_verified(folder / FILE))
     except (OSError, ValueError):
         return {}
 

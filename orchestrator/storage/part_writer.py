@@ -3,6 +3,7 @@
 A part's options and turns get their names first; the rename of its episodes is the commit.
 """
 
+import json
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -12,14 +13,17 @@ from typing import Any
 import polars as pl
 
 from actors.playing.records import Columns
-from orchestrator.storage import checksums, safe_write
+from orchestrator.storage import checksums, safe_write, schemas
 from orchestrator.storage.part_files import Part, list_parts
-from orchestrator.storage.schemas import ROWS, TABLES, make_frame, parquet_metadata
+from orchestrator.storage.schemas import TABLES, make_frame
 
 WRITE_ORDER = ("options", "turns", "episodes", "verdicts")
 """Tables in the order in which a part's files get their names."""
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
-METADATA = {table: parquet_metadata(row) for table, row in ROWS.items()}
+METADATA = {
+    table: {schemas.METADATA: json.dumps({doc.column: doc.meaning for doc in schemas.column_docs(row)})}
+    for table, row in schemas.ROWS.items()
+}
 """Table -> the metadata of its parts: what each column means."""
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,6 @@
 Each line is one point. Torn and foreign lines are skipped.
 """
 
-import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -18,35 +17,26 @@ from orchestrator.storage import safe_write
 FILE = "progress.jsonl"
 MAX_BYTES = 64 << 20
 """Most bytes of the file that are read."""
-METRIC_NAME = re.compile(r"[\w\-./ :]{1,200}")
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
 
 
 class Point(BaseModel):
-    """The state of a sweep at one moment; extra fields are metrics, such as ``episodes_per_second`` and ``system/...``."""
+    """The state of a sweep at one moment."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     done: Count
     """Finished episodes."""
     at: Annotated[int, Field(strict=True, ge=0, lt=253_402_300_800_000)]
     """Milliseconds since 1970, before the year 10000."""
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """The extra fields that are finite numbers under a name that a tracker accepts."""
-        return {
-            name: float(value)
-            for name, value in (self.model_extra or {}).items()
-            if METRIC_NAME.fullmatch(name) and isinstance(value, int | float) and -1e300 < value < 1e300
-        }
+    episodes_per_second: Annotated[float, Field(allow_inf_nan=False)] | None = None
 
 
 def append_point(folder: Path, point: Point) -> None:
     """Append a point; on a full disk the point is dropped and the run goes on."""
     with suppress(OSError):
-        safe_write.append(folder / FILE, (point.model_dump_json() + "\n").encode())
+        safe_write.append(folder / FILE, (point.model_dump_json(exclude_none=True) + "\n").encode())
 
 
 def stored_points(folder: Path) -> list[Point]:

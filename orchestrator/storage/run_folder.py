@@ -17,7 +17,6 @@ from typing import Annotated, Any, NotRequired, TypeVar
 
 import polars as pl
 import tomli_w
-from polars.io.plugins import register_io_source
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
@@ -28,7 +27,7 @@ from envs.plural import pluralize
 from envs.regular import parse_json
 from envs.samples import SkippedLines
 from orchestrator.storage import checksums, lock, safe_write
-from orchestrator.storage.episode_store import KEY, episodes, filter_planned, key_chunks
+from orchestrator.storage.episode_store import KEY, episodes, filter_planned, key_frame
 from orchestrator.storage.schemas import UNREADABLE
 from sweeps.spec import Sweep
 from sweeps.sweep_file import RESOLVED as RESOLVED
@@ -73,7 +72,8 @@ def claim(
     folder, or if ``update`` is false and stored episodes belong to another configuration or other bad lines.
     """
     with lock.hold(folder):
-        if not update and _has_parts(folder) and (folder / RESOLVED).exists():
+        had_parts = any(folder.glob("*/*part-*")) or any("/" in name for name in checksums.read_sums(folder))
+        if not update and had_parts and (folder / RESOLVED).exists():  # else the folder accepts any sweep
             _check_same_run(folder, sweep, left_out)
         if left_out:
             checksums.write(folder / BAD_LINES, to_json({"scenarios": [asdict(lines) for lines in left_out]}))
@@ -101,11 +101,6 @@ def _check_same_run(folder: Path, sweep: Sweep, left_out: Sequence[SkippedLines]
             f" {_describe_left_out(left_out)}. Restore the data, pass another --output, or --update to continue with the lines"
             " that are good now"
         )
-
-
-def _has_parts(folder: Path) -> bool:
-    """Return True if any table has or had a part; a folder without one accepts any sweep."""
-    return any(folder.glob("*/*part-*")) or any("/" in name for name in checksums.read_sums(folder))
 
 
 def _describe_left_out(left_out: Sequence[SkippedLines]) -> str:
@@ -172,7 +167,7 @@ def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None =
     ``keys`` of all episodes go into ``plan.parquet``, so that the plan is known without the data folder.
     """
     if keys is not None:
-        checksums.write(folder / KEYS, register_io_source(lambda *options: key_chunks(keys), schema=KEY))
+        checksums.write(folder / KEYS, key_frame(keys))
     checksums.write(folder / PLAN, to_json({"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}))
 
 

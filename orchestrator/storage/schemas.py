@@ -6,7 +6,6 @@ documentation, which ``ls columns`` prints.
 
 import ast
 import inspect
-import json
 import logging
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -24,10 +23,6 @@ from envs.types import Action, Ending, Move, Verdict
 from sweeps.spec import Protocol
 
 log = logging.getLogger(__name__)
-COLUMN_TYPES: dict[Any, type[pl.DataType]] = {
-    str: pl.String, int: pl.Int64, Int32: pl.Int32, float: pl.Float64, bool: pl.Boolean,
-}  # fmt: skip
-"""Column type per field type; all columns may hold nulls."""
 ROWS: dict[str, type[tuple[Any, ...]]] = {
     "episodes": EpisodeRow,
     "turns": TurnRow,
@@ -51,10 +46,9 @@ UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 
 def schema(row: type[tuple[Any, ...]]) -> pl.Schema:
-    """Return the schema of a table of such rows. Raises KeyError for a field type without a column type."""
+    """Return the schema of a table of such rows; all columns may hold nulls. Raises TypeError for an unknown field type."""
     hints = get_type_hints(row, include_extras=True)
-    kinds = {kind | None: column for kind, column in COLUMN_TYPES.items()} | COLUMN_TYPES
-    return pl.Schema({name: kinds[hint] for name, hint in hints.items()})
+    return pl.Schema({n: pl.Int32 if hint in (Int32, Int32 | None) else hint for n, hint in hints.items()})
 
 
 EPISODES, TURNS, OPTIONS, VERDICTS = map(schema, (EpisodeRow, TurnRow, OptionRow, VerdictRow))
@@ -94,11 +88,6 @@ def column_docs(row: type[tuple[Any, ...]]) -> list[ColumnDoc]:
     return docs
 
 
-def parquet_metadata(row: type[tuple[Any, ...]]) -> dict[str, str]:
-    """Return the metadata of a Parquet file of such rows."""
-    return {METADATA: json.dumps({column.column: column.meaning for column in column_docs(row)})}
-
-
 def _field_docstrings(row: type[tuple[Any, ...]]) -> dict[str, str]:
     """Return field -> the string literal under it, in one line; read from the source, because Python drops the literals."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(row))).body
@@ -116,12 +105,11 @@ def make_frame(columns: Mapping[str, Sequence[Any]], schema: pl.Schema) -> pl.Da
     try:
         return pl.DataFrame(columns, schema=schema)
     except UnicodeEncodeError:
-        clean = {name: [_replace_surrogates(value) for value in values] for name, values in columns.items()}
+        clean = {
+            name: [text.encode("utf-8", "replace").decode() if isinstance(text, str) else text for text in values]
+            for name, values in columns.items()
+        }
         return make_frame(clean, schema)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as problem:
         log.error("a value that does not fit its column is stored as null: %s", one_line(str(problem))[:300])
         return pl.DataFrame(columns, schema=schema, strict=False)
-
-
-def _replace_surrogates(value: Any) -> Any:
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

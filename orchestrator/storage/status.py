@@ -1,5 +1,10 @@
-"""The status of a run folder: what ``status.json`` says of the last attempt, with cells counted from the stored episodes."""
+"""The status of a run folder: what ``status.json`` says of the last attempt, cells counted from the stored episodes, and faults.
 
+A fault is a file that is damaged, missing or foreign according to ``sums.sha256``, where every part, and every file that a
+figure or the next run depends on, has a line.
+"""
+
+import logging
 import platform
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,22 +22,21 @@ from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
 from envs.regular import parse_json
 from envs.types import ERRORS, Ending
-from orchestrator.storage import checksums, lock, safe_write
+from orchestrator.storage import checksums, lock, run_folder, safe_write, software
 from orchestrator.storage.control_log import ControlState, read_control_state
-from orchestrator.storage.manifest import DAMAGED, find_faults
-from orchestrator.storage.run_folder import (
-    PLAN,
-    missing_run,
-    planned_cells,
-    planned_episodes,
-    read_bad_lines,
-    stored_sweep,
-    to_json,
-)
-from orchestrator.storage.software import commit, versions
+from orchestrator.storage.part_files import list_parts
 from sweeps.load import limited_products
 
 STATUS, LIVE = "status.json", "live.json"
+DAMAGED = (
+    "is damaged, was edited or is not of this run; rerun the same `run` command to rewrite it or to replay its episodes"
+)
+MISSING = "is missing; rerun the same `run` command to rewrite it or to replay its episodes"
+NO_SUMS = (
+    "is missing or empty, so that damage to other files cannot be detected; delete the folder unless you removed it"
+)
+
+log = logging.getLogger(__name__)
 
 
 class CellStatus(TypedDict):
@@ -56,13 +60,13 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
     """
     content = {
         "argv": [redact_address(argument) for argument in sys.argv],
-        "commit": commit(),
+        "commit": software.commit(),
         "python": platform.python_version(),
-        "packages": versions(),
+        "packages": software.versions(),
         "finished": finished,
         "cells": list(cells),
     }
-    checksums.write(folder / STATUS, to_json(content))
+    checksums.write(folder / STATUS, run_folder.to_json(content))
 
 
 def last_status(folder: Path) -> dict[str, Any]:
@@ -83,14 +87,14 @@ def read_status(folder: Path) -> dict[str, Any]:
     Raises RunFolderError if the folder is not a run folder.
     """
     safe_write.refuse_links(folder)
-    if not (folder / PLAN).exists():
-        raise missing_run(folder)
+    if not (folder / run_folder.PLAN).exists():
+        raise run_folder.missing_run(folder)
     running, status, faults = lock.holder(folder), last_status(folder), find_faults(folder)
     control, limits = ControlState(), list[str]()
     with suppress(RunFolderError):  # ``damaged`` names a damaged log or sweep
         control = read_control_state(folder)
     with suppress(RunFolderError):
-        limits = limited_products(stored_sweep(folder))
+        limits = limited_products(run_folder.stored_sweep(folder))
     before = {cell["cell"]: cell for cell in status.get("cells", ())}
     cells = []
     for cell in count_cells(folder, control):
@@ -107,7 +111,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         "live": _read_json(folder / LIVE) if running is not None else None,
         "damaged": [name for name, problem in faults.items() if problem == DAMAGED],
         "faults": [f"{name} {problem}" for name, problem in faults.items()],
-        "left_out": [*limits, *map(str, read_bad_lines(folder))],
+        "left_out": [*limits, *map(str, run_folder.read_bad_lines(folder))],
         "cells": cells,
     }
 
@@ -121,10 +125,10 @@ def count_cells(
     """
     errors = pl.col("ending").is_in(ERRORS).sum().alias("errors")
     failed = pl.col("ending").eq(Ending.FAILED).any().alias("failed")
-    counts = planned_episodes(folder).group_by("cell").agg(pl.len(), errors, failed).collect()
+    counts = run_folder.planned_episodes(folder).group_by("cell").agg(pl.len(), errors, failed).collect()
     counts_by_cell = {cell: values for cell, *values in counts.iter_rows()}
     rows = []
-    for cell in planned_cells(folder):
+    for cell in run_folder.planned_cells(folder):
         name, planned = cell["cell"], cell["planned"]
         stored, error_count, has_failed = counts_by_cell.get(name, (0, 0, False))
         finished, reason = min(stored, planned), ""
@@ -144,3 +148,37 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
+
+
+# -- faults -------------------------------------------------------------------------------------------------------------
+def find_faults(folder: Path) -> dict[str, str]:
+    """Return file or table -> what is wrong with it, of a run folder and its gold check; while a driver writes, only damage."""
+    faults = _find_faults(folder, lock.holder(folder) is None)
+    for place in {path.parent.parent for path in folder.glob("*/verdicts/*")}:
+        faults |= {f"{place.name}/{name}": problem for name, problem in _find_faults(place, False).items()}
+    return dict(sorted(faults.items()))
+
+
+def _find_faults(folder: Path, at_rest: bool) -> dict[str, str]:
+    bad = [path.relative_to(folder).as_posix() for path in list_parts(folder).bad]
+    faults = dict.fromkeys([*checksums.damaged_files(folder), *bad], DAMAGED)
+    for name in checksums.missing_files(folder) if at_rest else ():
+        table, is_part, _ = name.partition("/")
+        faults.setdefault(f"{table}/" if is_part and not (folder / table).is_dir() else name, MISSING)
+    if not checksums.read_sums(folder) and any(folder.glob("*/part-*.parquet")):
+        faults[checksums.NAME] = NO_SUMS
+    return faults
+
+
+def put_aside_unmended(folder: Path) -> None:
+    """Give up the damaged and missing files that an attempt did not rewrite; damaged ones move to ``damaged/``.
+
+    Call it at the end of an attempt; the caller must hold the folder's lock.
+    """
+    missing = [name for name in checksums.missing_files(folder) if "/" not in name]
+    names = [*checksums.damaged_files(folder), *missing]
+    checksums.record_removals(folder, [folder / name for name in names])
+    for name in names:
+        log.warning("%s was damaged or missing, and this run cannot rewrite it", name)
+        if (folder / name).exists():
+            safe_write.move_aside(folder, folder / name)

@@ -26,7 +26,6 @@ ANSWER = "answer"
 """Tag of a sweep's run: the sentences on whether its models ask."""
 EXPLANATION = """Models see pictures that do not show enough, and may ask for more (ProactiveBench). `asks` is the percentage of
 episodes in which a model asks first, `acc` the percentage of right answers; both are means over scenarios."""
-MAX_SWEEPS = 20
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&])")
 
 
@@ -39,7 +38,7 @@ def describe_experiment(client: Any, experiment: str) -> None:
     """Write the views, the kind and the description of an experiment; what somebody else wrote stays."""
     tags = client.get_experiment(experiment).tags
     newest = ["attributes.start_time DESC"]
-    sweeps = client.search_runs([experiment], "tags.level = 'sweep'", max_results=MAX_SWEEPS, order_by=newest)
+    sweeps = client.search_runs([experiment], "tags.level = 'sweep'", max_results=20, order_by=newest)
     note = tags.get(NOTE, "")
     conditions = [name for run in reversed(sweeps) for name in run.data.params.get("conditions", "").split(", ")]
     ours = {TAG + view: text for view, text in views(list(dict.fromkeys(filter(None, conditions)))).items()}
@@ -60,7 +59,11 @@ def views(conditions: Sequence[str]) -> dict[str, str]:
     cell = [f"metrics.{name}" for name in ("asks", "acc", "acc_low", "acc_high", "ps", "loops", "errors", "finished")]
     names = [f"params.{name}" for name in ("model", "scenario", "condition", "kind")]
     bars = [_chart("BAR", name) for name in ("asks", "acc", "loops", "cost")]
-    over_time = [_line(name) for name in ("episodes_per_second", "system/gpu_0_utilization_percentage", "acc")]
+    axes = {"xAxisKey": "time-relative", "useGlobalXaxisKey": False, "scaleType": "linear", "yAxisKey": "metric"}
+    over_time = [
+        _chart("LINE", name, selectedMetricKeys=[name], **axes)
+        for name in ("episodes_per_second", "system/gpu_0_utilization_percentage", "acc")
+    ]
     by_model = [*bars, under, _parallel("acc by scenario", scenarios)]
     by_sweep = [_chart("BAR", "acc"), _chart("BAR", "best_acc"), *over_time, under]
     sweep_columns = ["tags.best_model", "metrics.best_acc", *measures]
@@ -101,11 +104,6 @@ def _view(
 
 def _chart(kind: str, metric: str, **keys: Any) -> dict[str, Any]:
     return {"type": kind, "metricKey": metric, "runsCountToCompare": RUNS_PER_CHART, **keys}
-
-
-def _line(metric: str) -> dict[str, Any]:
-    axes = {"xAxisKey": "time-relative", "useGlobalXaxisKey": False, "scaleType": "linear", "yAxisKey": "metric"}
-    return _chart("LINE", metric, selectedMetricKeys=[metric], **axes)
 
 
 def _parallel(name: str, metrics: list[str]) -> dict[str, Any]:

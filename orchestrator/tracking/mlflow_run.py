@@ -105,7 +105,8 @@ class MlflowRun:
         metrics = [
             Metric(name, value, point.at, point.done)
             for point in points[self.points_sent :]
-            for name, value in {"episodes_done": float(point.done), **point.metrics}.items()
+            for name, value in (("episodes_done", point.done), ("episodes_per_second", point.episodes_per_second))
+            if value is not None
         ]
         for start in range(0, len(metrics), METRICS_PER_CALL):
             self.client.log_batch(self.parent, metrics=metrics[start : start + METRICS_PER_CALL])

@@ -10,8 +10,6 @@ from typing import Any
 
 SHARES = ("asks", "gave_up_at_once", "guessed_at_once", "right_if_asked", "unreadable")
 MEANS = ("acc", "acc_first", "ps", "loops", *SHARES)
-EXACT = ("exact_acc", "exact_ps", "asking_auc", "neutral_b")
-"""Values of operating curves, under the condition that asks for option probabilities."""
 OTHERS = (
     ("oeg", ("aggregate", "category", "suggestion"), ""),
     ("oeg-multi", ("acc", "ps"), "_in_words"),
@@ -40,7 +38,6 @@ def model_measures(cells: Sequence[CellRow], main_condition: str) -> dict[str, f
     for condition in sorted({cell["condition"] for cell in choices}):
         under = [cell for cell in choices if cell["condition"] == condition]
         measures |= _means(under, ("acc", "ps"), f"_under/{condition}")
-    measures |= _means(choices, EXACT)
     for protocol, names, suffix in OTHERS:
         rows = [cell for cell in cells if cell["protocol"] == protocol and cell["condition"] == main_condition]
         measures |= _means(rows, names, suffix)

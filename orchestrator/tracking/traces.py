@@ -16,6 +16,7 @@ import polars as pl
 from actors.text.printable import spell_invisible
 from envs.answers import letter
 from envs.plural import pluralize
+from envs.types import CUT_SHORT, ERRORS
 from orchestrator.report.html.episode_view import rows_by_key, view_episode
 from orchestrator.report.html.text import visible
 from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
@@ -27,11 +28,8 @@ from orchestrator.tracking.mlflow_run import MARK, MlflowRun
 
 KEY = "proactive_sweep.episode"
 """Tag of a trace: the episode's key."""
-MAX_TRANSCRIPTS = 60
 MAX_PICTURES = 600
 """Pictures in all transcripts together."""
-ANSWERED = ("correct", "wrong", "limit", "answered")
-"""Endings of episodes without an error."""
 
 
 class Turn(NamedTuple):
@@ -42,11 +40,6 @@ class Turn(NamedTuple):
     """Picture (or why there is none), prompt and lettered options, as a message of a chat."""
     reply: str
     verdict: str
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        reply, verdict = {"role": "assistant", "content": self.reply}, {"role": "system", "content": self.verdict}
-        return [self.question, reply, verdict]
 
 
 class Transcript(NamedTuple):
@@ -82,7 +75,10 @@ def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
     row, tags = transcript.row, {**transcript.tags, MARK: run.mark, KEY: transcript.key}
     duration = max(int((row["seconds"] or 0) * 1e9), 1_000_000)
     began, step = ended - duration, duration // max(len(transcript.turns), 1)
-    spoken = [message for turn in transcript.turns for message in turn.messages]
+    spoken = list[dict[str, Any]]()
+    for turn in transcript.turns:
+        reply, verdict = {"role": "assistant", "content": turn.reply}, {"role": "system", "content": turn.verdict}
+        spoken += [turn.question, reply, verdict]
     trace = run.client.start_trace(
         transcript.name, span_type="AGENT", inputs={"messages": spoken},
         experiment_id=run.experiment, run_id=run.parent, start_time_ns=began, tags=tags,
@@ -98,7 +94,7 @@ def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
         )  # fmt: skip
         outputs = _choice(turn.reply) | {"verdict": turn.verdict}
         run.client.end_span(trace.trace_id, span.span_id, outputs=outputs, end_time_ns=end)
-    status = "OK" if tags["ending"] in ANSWERED else "ERROR"
+    status = "ERROR" if tags["ending"] in (*ERRORS, *CUT_SHORT) else "OK"
     ending = _choice(f"Ended: {transcript.ending}")
     run.client.end_trace(trace.trace_id, outputs=ending, end_time_ns=ended, status=status)
     assessments = {"asked": bool(row["suggestions"]), "correct": row["correct"], "ending": tags["ending"]}
@@ -111,9 +107,7 @@ def _choice(text: str) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
-def transcripts(
-    run_data: RunData, data: Path | None = None, limit: int = MAX_TRANSCRIPTS, seed: int = 0
-) -> Iterator[Transcript]:
+def transcripts(run_data: RunData, data: Path | None = None, limit: int = 60, seed: int = 0) -> Iterator[Transcript]:
     """Yield at most ``limit`` transcripts, of baselines only if there is no model.
 
     Without the data folder they have no pictures and no questions.

@@ -9,8 +9,6 @@ from typing import Any, Self
 from envs.types import Sample
 from sweeps.protocol import ZERO_SHOT
 
-UNTRACKED = "none"
-"""The ``tracking.uri`` of a sweep that is not tracked."""
 OTLP = ("otlp://", "otlps://")
 """Addresses of OpenTelemetry, which version 0.2.0 had last."""
 
@@ -61,8 +59,8 @@ class TrackedRun:
 
 
 def is_mlflow(uri: str) -> bool:
-    """Return True if an address is MLflow's."""
-    return uri != UNTRACKED and not uri.startswith(OTLP)
+    """Return True if a ``tracking.uri`` is MLflow's; ``none`` turns tracking off."""
+    return uri != "none" and not uri.startswith(OTLP)
 
 
 def parameters(sweep: Mapping[str, Any]) -> dict[str, str]:

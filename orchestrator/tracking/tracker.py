@@ -20,7 +20,6 @@ from envs.errors import RunFolderError
 from orchestrator.tracking.client import NAME, checkpoint, resolve_uri
 from orchestrator.tracking.tracked_run import OTLP, TrackedRun, is_mlflow
 
-PROCESS = "orchestrator.tracking.process"
 CLOSE_SERVER_S, CLOSE_LOCAL_S, CLOSE_KILLED_S, SILENT_S = 60.0, 300.0, 2.0, 5.0
 """Seconds that ``close`` waits for a server, for a file in the run folder, which even a busy machine writes, for the end of an
 interrupted run, and in silence."""
@@ -41,7 +40,7 @@ class Tracker:
         self._started, self._closing, self._uri = False, not self.is_tracked, resolve_uri(run.uri, run.folder)
         if not self.is_tracked:
             return
-        self._process = start_module(PROCESS, stderr=subprocess.DEVNULL)
+        self._process = start_module("orchestrator.tracking.process", stderr=subprocess.DEVNULL)
         assert self._process.stdin is not None
         self._pipe = Connection(os.dup(self._process.stdin.fileno()), readable=False)
         self._process.stdin.close()

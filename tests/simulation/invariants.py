@@ -16,9 +16,9 @@ from envs.types import Ending
 from orchestrator.planning.plan import Plan
 from orchestrator.storage.checksums import GONE, NAME
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.part_files import list_parts, scan_part
 from orchestrator.storage.schemas import TABLES, UNREADABLE
+from orchestrator.storage.status import find_faults
 from orchestrator.storage.verdict_store import verdicts
 from tests.simulation.simulated_disk import SimulatedDisk
 

@@ -22,7 +22,7 @@ from actors.trial import certify
 from orchestrator.execution import attempt as attempt_module
 from orchestrator.execution import cluster_view, driver, gpu_placement, play, ray_cluster, worker_pool
 from orchestrator.planning import pictures
-from orchestrator.storage import control_log, episode_store, lock, software, status
+from orchestrator.storage import control_log, episode_store, lock, software
 from sweeps.spec import ModelSpec
 from tests.simulation import simulated_tables
 from tests.simulation.observed import ObservedDriver, ObservedStore
@@ -74,7 +74,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(certify, "_open_package_call", _open_no_package)
     replace(episode_store, "MOST_SMALL", MOST_SMALL)
     replace(importlib.metadata, "version", _read_version_once)
-    replace(status, "commit", _read_commit_once)
+    replace(software, "commit", _read_commit_once)
     replace(pictures, "shows_pictures", lambda cell: False)
     if run.remote:
         patches.enter_context(run.remote.replaced(replace))

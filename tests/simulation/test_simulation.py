@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.storage.checksums import read_sums
-from orchestrator.storage.manifest import find_faults
+from orchestrator.storage.status import find_faults
 from tests.orchestrator.storage.test_flipped_bits import flip_bit
 from tests.simulation.__main__ import failure, find_mutant, new_world
 from tests.simulation.mutants import MUTANTS

@@ -26,7 +26,7 @@ from envs.render import FORMATS, Fit, Renderer, UnreadablePicture
 from envs.samples import limit_samples, load_samples
 from envs.scenario import suggestions
 from envs.types import Action, Ending, ImageRef, Sample, State, Verdict, View
-from orchestrator.storage import job_paths
+from orchestrator.storage.disk import check_data_path
 from proactive_learn.settings import Train, TrainError, Training
 from proactive_learn.train_split import SplitRow, is_split, read_rows
 from sweeps.sampling import Sampling
@@ -163,7 +163,7 @@ def count_kinds(states: Sequence[TrainingState]) -> str:
 def load_training_states(training: Training) -> list[TrainingState]:
     """Load the states to learn from; raise TrainError if one of them shows a test picture."""
     sweep, train = training
-    job_paths.check_data_path(train.data)
+    check_data_path(train.data)
     states: list[TrainingState] = []
     if is_split(Path(train.data)):
         states += load_split_states(Path(train.data), train.samples, train.seed)

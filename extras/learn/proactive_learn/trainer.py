@@ -13,8 +13,8 @@ from threading import Event
 from typing import NamedTuple
 
 from actors.text.printable import one_line
-from orchestrator.storage import job_paths, lock
-from orchestrator.storage.disk import disk_errors
+from orchestrator.storage import lock
+from orchestrator.storage.disk import disk_errors, durable_path
 from proactive_learn import run_files
 from proactive_learn.progress import MetricsLog, TrainingProgress, stop_on_signals
 from proactive_learn.settings import Train, TrainError, Training
@@ -55,7 +55,7 @@ def describe(training: Training) -> str:
 
 def train(training: Training, output: Path, say: Callable[[str], None] = print) -> TrainingOutcome:
     """Train, or resume from the last complete checkpoint, then write the model; raises TrainError, BadData or RunFolderError."""
-    job_paths.durable_path(str(output))
+    durable_path(str(output))
     is_first = os.environ.get("RANK", "0") == "0"
     with disk_errors(output), ExitStack() as stack:
         if is_first:

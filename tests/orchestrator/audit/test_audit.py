@@ -21,7 +21,7 @@ from orchestrator.audit import audit as audits
 from orchestrator.audit import comparison
 from orchestrator.audit.audit import Audit, audit
 from orchestrator.audit.comparison import Difference, differences
-from orchestrator.audit.package import PACKAGE, VERSION, AuditError
+from orchestrator.audit.package import PACKAGE, VERSION
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.verdict_store import verdicts
@@ -255,7 +255,7 @@ def test_the_package_is_fetched_and_found_also_in_a_safe_path(judged_folder, pac
         wheel.writestr(f"{info}/RECORD", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    with pytest.raises(AuditError, match="--install could not fetch proactivebench"):
+    with pytest.raises(RunFolderError, match="--install could not fetch proactivebench"):
         audit(judged_folder, install=True)
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
@@ -265,9 +265,9 @@ def test_the_package_is_fetched_and_found_also_in_a_safe_path(judged_folder, pac
 def test_mistakes_are_sentences(run_folder, package, tmp_path):
     with pytest.raises(RunFolderError, match="holds no run"):
         audit(tmp_path, package, oracle_python())
-    with pytest.raises(AuditError, match="has no folder proactivebench"):
+    with pytest.raises(RunFolderError, match="has no folder proactivebench"):
         audit(run_folder, tmp_path, oracle_python())
-    with pytest.raises(AuditError, match="is none; name one with --python"):
+    with pytest.raises(RunFolderError, match="is none; name one with --python"):
         audit(run_folder, package, str(tmp_path / "python"))
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from envs.errors import RunFolderError
+from orchestrator.storage.disk import check_data_path, durable_path
 from orchestrator.storage.episode_store import episodes
-from orchestrator.storage.job_paths import check_data_path, durable_path
 from tests.conftest import ROOT
 from tests.orchestrator import rayhead
 from tests.orchestrator.buckets import wait_for

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.datasets.checkpoint_listing import read_hub
+from orchestrator.datasets.sources import read_hub
 from orchestrator.inspection.model_check import check
 from sweeps.checkpoint import Checkpoint
 from sweeps.spec import ModelSpec

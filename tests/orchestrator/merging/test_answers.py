@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 from envs.errors import RunFolderError
-from orchestrator.merging.answers import complete_episodes, merge_verdicts
-from orchestrator.merging.merge import _merge_plans, _read_source
+from orchestrator.merging.answers import Source, complete_episodes, merge_verdicts
+from orchestrator.merging.merge import _merge_plans
 from orchestrator.storage import run_folder
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
 
@@ -29,7 +29,8 @@ def judged(demo_data, tmp_path):
     folders = [play_sweep(tmp_path / name, spec) for name in ("one", "two")]
     for folder in folders:
         judge_answers(folder, spec, spec.judge, Baseline("rule-judge"))
-    return [_read_source(folder) for folder in folders]
+    played = [run_folder.planned_episodes(folder).collect() for folder in folders]
+    return [Source(folder, rows, rows) for folder, rows in zip(folders, played, strict=True)]
 
 
 def rewrite(source, **columns) -> None:

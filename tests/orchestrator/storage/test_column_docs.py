@@ -3,8 +3,9 @@
 import polars as pl
 import pytest
 
+from orchestrator.storage import part_writer
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.schemas import METADATA, ROWS, column_docs, parquet_metadata, schema
+from orchestrator.storage.schemas import METADATA, ROWS, column_docs, schema
 from tests.orchestrator.storage.test_episode_store import write_store
 
 
@@ -21,9 +22,9 @@ def test_parts_and_merged_parts_carry_the_meanings(tmp_path):
     for merge in (False, True):
         if merge:
             store.compact()
-        for table, row in ROWS.items():
+        for table in ROWS:
             for path in (tmp_path / table).glob("*.parquet"):
                 metadata = pl.read_parquet_metadata(path)
-                assert {METADATA: metadata[METADATA]} == parquet_metadata(row)
+                assert {METADATA: metadata[METADATA]} == part_writer.METADATA[table]
         assert len(list((tmp_path / "turns").glob("*.parquet"))) == (1 if merge else 2)
     store.close()

@@ -15,8 +15,8 @@ import pytest
 
 from orchestrator.storage import episode_store
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.part_files import list_parts
+from orchestrator.storage.status import find_faults
 from tests.orchestrator.blocks import batch_of, block, episode
 
 ROOT = Path(__file__).parents[3]

@@ -15,9 +15,8 @@ import pytest
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.storage import checksums, run_folder
 from orchestrator.storage.episode_store import episodes, turns
-from orchestrator.storage.manifest import MISSING, find_faults
 from orchestrator.storage.part_files import list_parts
-from orchestrator.storage.status import read_status
+from orchestrator.storage.status import MISSING, find_faults, read_status
 from sweeps.load import load
 from tests.orchestrator.report import runs
 

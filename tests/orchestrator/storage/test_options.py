@@ -7,7 +7,7 @@ import pytest
 from actors.playing.records import to_columns
 from actors.playing.rows import OptionRow
 from orchestrator.storage.episode_store import EpisodeStore, options
-from orchestrator.storage.manifest import find_faults
+from orchestrator.storage.status import find_faults
 from tests.orchestrator.blocks import batch_of, episode
 
 

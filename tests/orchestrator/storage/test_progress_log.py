@@ -14,14 +14,14 @@ def test_points_of_all_attempts_read_back_in_their_order(tmp_path):
 
     assert (tmp_path / "progress.jsonl").read_text().count("\n") == 2
     assert stored_points(tmp_path) == points
-    assert stored_points(tmp_path)[0].metrics == {"episodes_per_second": 2.5}
+    assert stored_points(tmp_path)[0].episodes_per_second == 2.5
 
 
 @pytest.mark.parametrize(
     "line",
     [
         "", "[]", '{"done": 1}', '{"done": "1", "at": 5}', '{"done": -1, "at": 5}',
-        '{"done": 1, "at": 253402300800000}', '{"done": 1, "at": 5',
+        '{"done": 1, "at": 253402300800000}', '{"done": 1, "at": 5', '{"done": 1, "at": 5, "episodes_per_second": NaN}',
     ],
 )  # fmt: skip
 def test_torn_and_foreign_lines_are_skipped(tmp_path, line):

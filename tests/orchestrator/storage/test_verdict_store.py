@@ -5,8 +5,8 @@ import os
 import polars as pl
 
 from orchestrator.storage.episode_store import episodes
-from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.schemas import ADDED_COLUMNS, VERDICTS
+from orchestrator.storage.status import find_faults
 from orchestrator.storage.verdict_store import (
     FOLDER,
     VerdictStore,

@@ -14,9 +14,8 @@ from orchestrator.cli.main import app
 from orchestrator.cli.printing import FAULTY
 from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.manifest import DAMAGED, MISSING, NO_SUMS, find_faults, put_aside_unmended
 from orchestrator.storage.run_folder import RESOLVED
-from orchestrator.storage.status import read_status
+from orchestrator.storage.status import DAMAGED, MISSING, NO_SUMS, find_faults, put_aside_unmended, read_status
 from tests.orchestrator.report import runs
 from tests.orchestrator.storage.test_flipped_bits import flip_bit
 
