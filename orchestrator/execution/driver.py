@@ -19,17 +19,16 @@ from orchestrator.datasets.node_staging import stage_on_node
 from orchestrator.execution.certifier import certify
 from orchestrator.execution.cluster_view import ClusterView, node_hosts
 from orchestrator.execution.losses import FATAL_START_ERRORS, AttemptClock, last_line, loss_reason
-from orchestrator.execution.ray_access import cluster_address
 from orchestrator.execution.result_sink import ResultSink
+from orchestrator.execution.startup_checks import cluster_address
 from orchestrator.execution.worker_logs import log_nodes, log_ready
 from orchestrator.execution.worker_pool import WorkerPool, resolve
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.commands import JUDGES, Abandon, Command, Drop, GiveUp, Lease, Recall, Start, Stop
 from orchestrator.scheduling.forecast.forecast import estimate_demands
-from orchestrator.scheduling.resources import demands, shares
+from orchestrator.scheduling.resources import Bundle, demands, shares, wanted_bundles
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.scheduling.wanted_gpus import Bundle, wanted_bundles
 from sweeps.spec import Sweep
 
 START_TIMEOUT_S = 1800.0

@@ -56,11 +56,7 @@ class Nodes:
         self.total = sum(node.gpus for node in self.nodes)
         self.held = sum(node.held for node in self.nodes)
         """GPUs that other jobs hold."""
-
-    @property
-    def usable(self) -> int:
-        """The GPUs that no other job holds."""
-        return self.total - self.held
+        self.usable = self.total - self.held
 
     def widest(self, accelerator: str = "") -> int:
         """Return the number of GPUs of the largest node with this kind of GPU (of any kind by default)."""

@@ -151,13 +151,12 @@ class Placement:
     def _make_room(self) -> None:
         """For each group with work but no worker and no room, let narrower workers leave."""
         for group in self.groups.values():
-            demand, slots = group.demand, self.slots.values()
+            demand = group.demand
             waits_for_writers = demand.after_writers and self._awaits_answers(group)
             needs_room = demand.gpus and self._lacks_worker(group) and not waits_for_writers
-            if not needs_room or demand.gpus > self._free_in_pool(demand.pool):
-                continue
-            for slot in workers_to_evict(slots, self.nodes, demand):
-                slot.leaving = True
+            if needs_room and demand.gpus <= self._free_in_pool(demand.pool):
+                for slot in workers_to_evict(self.slots.values(), self.nodes, demand):
+                    slot.leaving = True
 
     def _lacks_worker(self, group: WorkerGroup) -> bool:
         return bool(group.queued_count or self.required_replicas(group)) and not self._workers_of(group)
@@ -169,9 +168,8 @@ class Placement:
     def _awaits_judge(self, group: WorkerGroup) -> bool:
         """Return True if the group's episodes wait for a judge that has no ready worker."""
         judge = self.groups.get(group.demand.judge)
-        if judge is None or not judge.demand.standing_replicas:
-            return False
-        return not any(slot.ready for slot in self._workers_of(judge).values())
+        is_needed = judge is not None and judge.demand.standing_replicas
+        return bool(is_needed) and not any(slot.ready for slot in self._slots_by_group[group.demand.judge].values())
 
     def _awaits_answers(self, judge: WorkerGroup) -> bool:
         """Return True if answers for this judge are still being written."""
@@ -196,7 +194,9 @@ class Leasing(Placement):
         commands: list[Command] = []
         while worker.wants_work and (ordinals := self._next_lease(worker)):
             self._lease_count += 1
-            worker.add_lease(self._lease_count, ordinals, self.now)
+            if not worker.leases:
+                worker.last_heard = self.now  # the time in which it was idle counts neither as silence nor as work
+            worker.leases[self._lease_count] = dict.fromkeys(ordinals)
             commands.append(Lease(slot, self._lease_count, ordinals))
         if not worker.leases and not self._stays_idle(worker):
             commands += self._stop([slot])
@@ -251,9 +251,7 @@ class Leasing(Placement):
         group = worker.group
         if worker.surplus or worker.leaving:
             return False
-        if self.required_replicas(group):
-            return True
-        if self._awaits_answers(group) and not self._group_waits_for_room():
+        if self.required_replicas(group) or (self._awaits_answers(group) and not self._group_waits_for_room()):
             return True
         return group.queued_count > 0 and self._judge_is_behind(group)
 
@@ -264,10 +262,6 @@ class Leasing(Placement):
 
     def _group_waits_for_room(self) -> bool:
         """Return True if a group with work has no worker and no room, though its pool has GPUs; idle workers then stop."""
-        waiting = [group for group in self.groups.values() if group.queued_count and not self._workers_of(group)]
-        return any(
-            not group.demand.after_writers
-            and group.demand.gpus <= self._free_in_pool(group.demand.pool)
-            and not self._fits(group)
-            for group in waiting
-        )
+        waiting = (group for group in self.groups.values() if group.queued_count and not self._workers_of(group))
+        starting = (group for group in waiting if not group.demand.after_writers)
+        return any(g.demand.gpus <= self._free_in_pool(g.demand.pool) and not self._fits(g) for g in starting)

@@ -1,18 +1,26 @@
-"""The CPUs and GPUs of a replica of each group, and the share of the cluster that each pool may use."""
+"""The CPUs and GPUs of a replica of each group, the share of the cluster that each pool may use, and the GPUs to ask for."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from actors.engine.in_flight import expected_in_flight
 from orchestrator.planning.plan import judge_group, worker_group
 from orchestrator.scheduling.commands import JUDGES, Demand
 from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.placement import Placement
+from orchestrator.scheduling.state import LEASES_PER_WORKER, WorkerGroup
 from sweeps.spec import Judge, ModelSpec, Sweep
 
 ENGINE_CPUS = 4
 """CPUs per GPU; they decode pictures and run the engine's front end."""
 MAX_REPLICAS = 64
+STARTS_OF_WORK = 4.0
+"""A replica is worth asking for if it has work for at least so many times its start time."""
+MAX_BUNDLES = 1000
+
+Bundle = dict[str, float]
+"""Resource (with Ray's name) -> amount that one replica needs."""
 
 
 def demands(sweep: Sweep, cpus: float, gpus: int, nodes: Sequence[Node] = ()) -> dict[str, Demand]:
@@ -31,9 +39,7 @@ def demands(sweep: Sweep, cpus: float, gpus: int, nodes: Sequence[Node] = ()) ->
         return groups
     name = judge_group(sweep.judge)
     groups = {writer: replace(demand, judge=name) for writer, demand in groups.items()}
-    judge_cpus = cpus_for_engines if sweep.judge.model.gpus else cpus
-    judge = _judge(sweep.judge, judge_cpus, gpus, after_writers=_needs_all_gpus(sweep, gpus))
-    return {**groups, name: _serving(judge, _reserve(sweep, gpus)) if sweep.serving_judge else judge}
+    return {**groups, name: _judge(sweep, sweep.judge, cpus_for_engines if sweep.judge.model.gpus else cpus, gpus)}
 
 
 def shares(sweep: Sweep, gpus: int) -> dict[str, float]:
@@ -70,22 +76,20 @@ def _has_workers(sweep: Sweep) -> bool:
     return sweep.is_judged or sweep.serving_judge is not None
 
 
-def _serving(judge: Demand, reserve: float) -> Demand:
-    """Return the demand of a judge that runs while the models play: it keeps as many replicas as fit the reserved GPUs.
+def _judge(sweep: Sweep, judge: Judge, cpus: float, gpus: int) -> Demand:
+    """Return the demand of the judge; rules and services use so little CPU that they reserve none.
 
-    A judge without GPUs is one engine; it reserves no CPUs and shares them with the other workers.
+    A judge that runs while the models play keeps as many replicas as fit the reserved GPUs; without GPUs, it is one engine that
+    shares the CPUs of the other workers.
     """
-    if not judge.gpus:
-        return replace(judge, cpus=0, replicas=1, standing_replicas=1)
-    return replace(judge, standing_replicas=max(1, min(judge.replicas, int(reserve // judge.gpus))))
-
-
-def _judge(judge: Judge, cpus: float, gpus: int, after_writers: bool) -> Demand:
-    """Return the demand of a judge; rules and services use so little CPU that they reserve none."""
-    demand = _demand(judge.model, judge.replicas, cpus, gpus)
-    if judge.model.backend in ("builtin", "openai"):
+    demand, serves = _demand(judge.model, judge.replicas, cpus, gpus), sweep.serving_judge is not None
+    if judge.model.backend in ("builtin", "openai") or (serves and not demand.gpus):
         demand = replace(demand, cpus=0, replicas=1)
-    return replace(demand, pool=JUDGES, after_writers=after_writers, concurrency=expected_in_flight(judge.model))
+    fitting = int(_reserve(sweep, gpus) // demand.gpus) if demand.gpus else 1
+    return replace(
+        demand, pool=JUDGES, after_writers=_needs_all_gpus(sweep, gpus), concurrency=expected_in_flight(judge.model),
+        standing_replicas=max(1, min(demand.replicas, fitting)) if serves else 0,
+    )  # fmt: skip
 
 
 def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
@@ -103,3 +107,33 @@ def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> De
     if model.backend == "vllm":
         return Demand(cpus=max(1, int(cpus)), gpus=0, replicas=1)
     return Demand(cpus=1, gpus=0, replicas=workers or max(1, int(cpus)))
+
+
+def wanted_bundles(placement: Placement, limits: Mapping[str, float]) -> list[Bundle]:
+    """Return one bundle per replica that pending work could use, widest first.
+
+    Replicas that run already are included. ``limits``: pool -> GPUs that the sweep may use at most. CPUs are left out, because
+    the nodes determine how many there are per GPU.
+    """
+    room = dict(limits)
+    bundles = list[Bundle]()
+    for group in sorted(placement.groups.values(), key=lambda group: -group.demand.gpus):
+        gpus, pool = group.demand.gpus, group.demand.pool
+        for _ in range(_wanted_replicas(placement, group) if gpus else 0):
+            if room.get(pool, gpus) < gpus:
+                break
+            room[pool] = room.get(pool, float("inf")) - gpus
+            kind = group.demand.accelerator
+            bundles.append({"GPU": gpus} | ({f"accelerator_type:{kind}": 0.001} if kind else {}))
+    return bundles[:MAX_BUNDLES]
+
+
+def _wanted_replicas(placement: Placement, group: WorkerGroup) -> int:
+    work, standing = placement.remaining(group), placement.required_replicas(group)
+    if group.abandoned or not work:
+        return standing
+    if group.start_s:
+        worth_starting = work / group.rate / (STARTS_OF_WORK * group.start_s)
+    else:
+        worth_starting = work / (LEASES_PER_WORKER * group.demand.concurrency)
+    return min(group.demand.replicas, max(1, standing, int(worth_starting)))

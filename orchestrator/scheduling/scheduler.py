@@ -163,15 +163,11 @@ class Scheduler(Control):
         self.demands = demands or self.demands
         for name, group in self.groups.items():
             group.demand = replace(self.demands[name], concurrency=group.demand.concurrency)
-        return [*self._withdraw_waiting(), *(self._start_workers() if shares is None else self.set_shares(shares, now))]
-
-    def _withdraw_waiting(self) -> list[Command]:
-        """Stop workers that wait in Ray for GPUs that another job took first; others start when GPUs are free again."""
         commands = list[Command]()
-        for slot, worker in reversed(list(self.slots.items())):
+        for slot, worker in reversed(list(self.slots.items())):  # those that wait in Ray for GPUs that another job took
             if not worker.placed and self.nodes.held and self.nodes.free.get(worker.place.node, 0) < 0:
                 commands += self._stop([slot])
-        return commands
+        return commands + (self._start_workers() if shares is None else self.set_shares(shares, now))
 
     def _observe(self, worker: WorkerSlot, played: int) -> None:
         """Count delivered episodes, and the time since the last message as busy, except for a worker that plays suspects.

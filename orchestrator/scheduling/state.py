@@ -177,12 +177,6 @@ class WorkerSlot:
     def leased(self) -> tuple[int, ...]:
         return tuple(ordinal for lease in self.leases.values() for ordinal in lease)
 
-    def add_lease(self, lease: int, ordinals: Iterable[int], now: float) -> None:
-        """Add a lease; if the worker was idle, the time until now counts neither as silence nor as work."""
-        if not self.leases:
-            self.last_heard = now
-        self.leases[lease] = dict.fromkeys(ordinals)
-
     @property
     def wants_work(self) -> bool:
         """True if it takes one more lease: it has fewer than two, or too few leased episodes to fill its engine."""

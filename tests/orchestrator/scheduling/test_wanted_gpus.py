@@ -1,8 +1,8 @@
 """What the autoscaler is asked for: enough GPUs for the pending work, none for what is done, never above the sweep's limit."""
 
 from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.resources import wanted_bundles
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.scheduling.wanted_gpus import wanted_bundles
 
 
 def schedule(work: dict[str, tuple[int, Demand]], wait: float = 3600.0) -> Scheduler:
