@@ -19,8 +19,8 @@ from orchestrator.datasets.node_staging import stage_on_node
 from orchestrator.execution.certifier import certify
 from orchestrator.execution.cluster_view import ClusterView, node_hosts
 from orchestrator.execution.losses import FATAL_START_ERRORS, AttemptClock, last_line, loss_reason
+from orchestrator.execution.ray_cluster import cluster_address
 from orchestrator.execution.result_sink import ResultSink
-from orchestrator.execution.startup_checks import cluster_address
 from orchestrator.execution.worker_logs import log_nodes, log_ready
 from orchestrator.execution.worker_pool import WorkerPool, resolve
 from orchestrator.judging.judge_queue import JudgeQueue

@@ -22,13 +22,24 @@ class GpuPlacement:
         """Slot -> the number of the shared GPU that the worker uses."""
 
     def options(self, start: Start, demand: Demand) -> dict[str, Any]:
-        """Return the options of the worker's actor; the first worker of a placement group reserves it."""
+        """Return the options of the worker's actor; the first worker of a placement group reserves it.
+
+        The group of a shared GPU also holds the CPUs, so its members reserve none.
+        """
         node, shared = start.place
-        if shared is not None:
-            return self._shared_options(start, demand)
-        accelerator = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
-        strategy = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
-        return {"num_gpus": demand.gpus, "num_cpus": demand.cpus, **strategy, **accelerator}
+        if shared is None:
+            accelerator = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
+            strategy = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
+            return {"num_gpus": demand.gpus, "num_cpus": demand.cpus, **strategy, **accelerator}
+        if shared not in self.groups:
+            kind = {f"accelerator_type:{demand.accelerator}": 0.001} if demand.accelerator else {}
+            cpus = {"CPU": float(demand.cpus)} if demand.cpus else {}
+            self.groups[shared] = placement_group(
+                [{"GPU": 1.0, **cpus, **kind}], strategy="STRICT_PACK", _soft_target_node_id=node
+            )
+        self.members[start.slot] = shared
+        within = PlacementGroupSchedulingStrategy(self.groups[shared], placement_group_bundle_index=0)
+        return {"num_gpus": demand.gpus, "num_cpus": 0, "scheduling_strategy": within}
 
     def remove(self, slot: int) -> None:
         """Remove a worker that has ended; the last one of a placement group releases it."""
@@ -40,17 +51,3 @@ class GpuPlacement:
         for group in self.groups.values():
             remove_placement_group(group)
         self.groups, self.members = {}, {}
-
-    def _shared_options(self, start: Start, demand: Demand) -> dict[str, Any]:
-        """Return options in the placement group of a shared GPU; it also holds the CPUs, so its members reserve none."""
-        node, shared = start.place
-        assert shared is not None
-        if shared not in self.groups:
-            kind = {f"accelerator_type:{demand.accelerator}": 0.001} if demand.accelerator else {}
-            cpus = {"CPU": float(demand.cpus)} if demand.cpus else {}
-            self.groups[shared] = placement_group(
-                [{"GPU": 1.0, **cpus, **kind}], strategy="STRICT_PACK", _soft_target_node_id=node
-            )
-        self.members[start.slot] = shared
-        within = PlacementGroupSchedulingStrategy(self.groups[shared], placement_group_bundle_index=0)
-        return {"num_gpus": demand.gpus, "num_cpus": 0, "scheduling_strategy": within}

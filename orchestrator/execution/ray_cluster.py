@@ -1,11 +1,16 @@
-"""The connection to Ray: joins the cluster of RAY_ADDRESS, or starts one on this machine."""
+"""The connection to Ray: joins the cluster of RAY_ADDRESS, or starts one on this machine.
+
+This machine's own Ray listens on loopback and asks for a token; of a joined cluster, ``connect`` says who may use its ports.
+"""
 
 import contextlib
+import ipaddress
 import os
+import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
@@ -16,13 +21,30 @@ from ray.job_config import JobConfig
 
 from actors.node.import_path import imports_working_folder
 from actors.text.printable import error_text
-from orchestrator.execution import ray_access
 from sweeps.load import SweepError
 
 CONNECT_PAUSES_S = (0.0, 2.0, 5.0)
 """Seconds to wait before each try to reach or start Ray."""
 CONNECT_TIMEOUT_S = 5.0
 """Seconds that a cluster's port may take to answer."""
+MODE, TOKEN, TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+"""Ray's variables for its token authentication."""
+NODE_ADDRESS_SWITCH = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's variable; ``0`` gives the node the address 127.0.0.1, so all processes of Ray listen only on loopback."""
+LOOPBACK = {
+    NODE_ADDRESS_SWITCH: "0",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+}
+"""Variables that keep Ray, vLLM and torch's process groups on this machine."""
+OPEN_PORTS = "Ray's ports (GCS, raylets, agents, workers, this driver)"
+
+
+def cluster_address() -> str:
+    """Return the address of the cluster to join; empty to start Ray on this machine (no RAY_ADDRESS, or ``local``)."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    return "" if address == "local" else address
 
 
 def connect(say: Callable[[str], None] = lambda line: None) -> None:
@@ -34,7 +56,7 @@ def connect(say: Callable[[str], None] = lambda line: None) -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
     # the error of a lost worker's second lease stays unread, because the loss is already reported
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
-    address = ray_access.cluster_address()
+    address = cluster_address()
     if ray.is_initialized():
         return
     activity, began = f"joining Ray at {address}" if address else "starting Ray", time.monotonic()
@@ -42,7 +64,7 @@ def connect(say: Callable[[str], None] = lambda line: None) -> None:
     _retry_init(address)
     say(f"{activity} took {time.monotonic() - began:.1f} s")
     nodes = [node["NodeManagerAddress"] for node in ray.nodes() if address and node["Alive"]]
-    if ports := ray_access.describe_open_ports(nodes):
+    if ports := describe_open_ports(nodes):
         say(ports)
 
 
@@ -84,7 +106,10 @@ class OwnImports(JobConfig):  # type: ignore[misc]
 def _init(address: str) -> None:
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": "error", "job_config": OwnImports()}
     if not address:
-        _close_to_other_machines()
+        close_to_other_machines()
+        ray_constants.ENABLE_RAY_CLUSTER = False  # Ray read the variables when this process imported it
+        Config.initialize("")
+        AuthenticationTokenLoader.instance().reset_cache()
         ray.init(address="local", include_dashboard=False, num_cpus=os.cpu_count() or 1, **common)
         return
     scheme, _, place = address.rpartition("://")
@@ -105,13 +130,38 @@ def _send_token_if_asked(address: str) -> None:
     try:
         GcsClient(address=address).internal_kv_keys(b"", namespace=None, timeout=CONNECT_TIMEOUT_S)
     except AuthenticationError:
-        os.environ.setdefault(ray_access.MODE, "token")
+        os.environ.setdefault(MODE, "token")
         Config.initialize("")
 
 
-def _close_to_other_machines() -> None:
-    """Set the variables of ``ray_access``, and make Ray read them again: this process read them when it imported Ray."""
-    ray_access.close_to_other_machines()
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
+def close_to_other_machines() -> None:
+    """Make a Ray that this process starts listen only on loopback, and answer only processes that have its token.
+
+    Unless the user names a token, the processes of this run inherit one that is written nowhere.
+    """
+    for name, value in LOOPBACK.items():
+        os.environ.setdefault(name, value)
+    os.environ[NODE_ADDRESS_SWITCH] = LOOPBACK[NODE_ADDRESS_SWITCH]
+    os.environ.setdefault(MODE, "token")
+    if os.environ[MODE].lower() == "token" and not (os.environ.get(TOKEN) or os.environ.get(TOKEN_FILE)):
+        os.environ[TOKEN] = secrets.token_hex(32)
+
+
+def describe_open_ports(addresses: Sequence[str]) -> str:
+    """Return a sentence about the ports of a joined cluster and who may use them; empty if all its nodes are on loopback."""
+    others = [address for address in dict.fromkeys(addresses) if not _is_loopback(address)]
+    if not others:
+        return ""
+    names = ", ".join(others[:4]) + (f" and {len(others) - 4} more" if len(others) > 4 else "")
+    if os.environ.get(MODE, "").lower() == "token":
+        return f"{OPEN_PORTS} are open on {names} to everyone with the cluster's token; without Ray's TLS it is unencrypted"
+    return (
+        f"{OPEN_PORTS} are open on {names}: everyone who reaches them can run any code as you; restart the cluster with "
+        f"{MODE}=token on each node, or close its network (docs/security.md)"
+    )
+
+
+def _is_loopback(address: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(address).is_loopback
+    return address == "localhost"

@@ -18,9 +18,6 @@ from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.status import count_cells, put_aside_unmended, write_status
 from orchestrator.storage.verdict_store import verdicts
 
-INTERRUPTED = 130
-INCOMPLETE = 1
-
 
 @dataclass(frozen=True)
 class AttemptOutcome:
@@ -37,10 +34,8 @@ class AttemptOutcome:
 
     @property
     def exit_code(self) -> int:
-        """The process's exit code: 0 only if every cell is complete."""
-        if self.interrupted:
-            return INTERRUPTED
-        return 0 if self.complete else INCOMPLETE
+        """The process's exit code: 0 only if every cell is complete, 130 if the user stopped the attempt."""
+        return 130 if self.interrupted else 0 if self.complete else 1
 
 
 def write_outcome(state: AttemptState) -> AttemptOutcome:
@@ -52,8 +47,10 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
     cells = sorted(count_cells(state.output, state.standing, state.reasons), key=lambda cell: cell["cell"])
     write_status(state.output, cells, finished=not state.interrupted)
     put_aside_unmended(state.output)
-    all_played = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
-    complete = all_played and (not state.sweep.is_judged or _all_judged(rows))
+    complete = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
+    if complete and state.sweep.is_judged:  # every answer is read too, and enough of them have a verdict
+        answered, judged, unjudged = (int(rows[name].sum()) for name in ("answered", "judged", "unjudged"))
+        complete = answered == judged + unjudged and not reads_nothing(judged, answered)
     return AttemptOutcome(rows, complete, state.interrupted, state.reasons, state.seconds)
 
 
@@ -64,12 +61,6 @@ def write_judge_scores(state: AttemptState, judge: str) -> pl.DataFrame:
     if own_judge_key(state.sweep) == judge:
         write_results(state.output, rows)
     return rows
-
-
-def _all_judged(rows: pl.DataFrame) -> bool:
-    """Return True if the judge has read every answer, and has given verdicts on enough of them."""
-    answered, judged, unjudged = (int(rows[name].sum()) for name in ("answered", "judged", "unjudged"))
-    return answered == judged + unjudged and not reads_nothing(judged, answered)
 
 
 def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:

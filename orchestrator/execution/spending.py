@@ -60,8 +60,16 @@ class Spending:
 
 
 def read_spending(folder: Path) -> dict[str, float]:
-    """Return model -> money that the folder's attempts have spent: the saved amount, but at least the cost of stored rows."""
-    spent = {row["model"]: row["cost"] for row in _stored_costs(folder).iter_rows(named=True)}
+    """Return model -> money that the folder's attempts have spent: the saved amount, but at least the cost of stored rows.
+
+    Rows that were reused from another folder cost nothing here.
+    """
+    reused_rows = reused.read_reused(folder).lazy()
+    played = episodes(folder).join(reused_rows.filter(pl.col("judge").is_null()), on="key", how="anti")
+    judged = pl.concat([verdicts(folder).join(reused_rows, on=["key", "judge"], how="anti"), gold_verdicts(folder)])
+    judge_model = pl.col("judge").str.split("/").list.first().alias("model")
+    rows = pl.concat([played.select("model", "cost"), judged.select(judge_model, "cost")])
+    spent = dict(rows.group_by("model").agg(pl.col("cost").sum()).filter(pl.col("cost") > 0).collect().iter_rows())
     try:
         saved = _SPENDING.validate_json(regular.read_bytes(folder / SPENDING_FILE, MAX_FILE_BYTES))
     except (OSError, ValueError):
@@ -70,13 +78,3 @@ def read_spending(folder: Path) -> dict[str, float]:
         if isinstance(cost, int | float) and math.isfinite(cost):
             spent[model] = max(spent.get(model, 0.0), float(cost))
     return spent
-
-
-def _stored_costs(folder: Path) -> pl.DataFrame:
-    """Return one row per model with the cost of its stored episodes and verdicts, except those reused from another folder."""
-    reused_rows = reused.read_reused(folder).lazy()
-    played = episodes(folder).join(reused_rows.filter(pl.col("judge").is_null()), on="key", how="anti")
-    judged = pl.concat([verdicts(folder).join(reused_rows, on=["key", "judge"], how="anti"), gold_verdicts(folder)])
-    judge_model = pl.col("judge").str.split("/").list.first().alias("model")
-    rows = pl.concat([played.select("model", "cost"), judged.select(judge_model, "cost")])
-    return rows.group_by("model").agg(pl.col("cost").sum()).filter(pl.col("cost") > 0).collect()

@@ -1,5 +1,6 @@
 """The checks before Ray starts: each model and judge can start on this machine, with the weights that the run has used."""
 
+import os
 import sys
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,6 @@ from actors.node.nvml import DriverUnavailable, devices
 from actors.text.printable import printable
 from envs.errors import RunFolderError
 from orchestrator.execution.prepare import AttemptState
-from orchestrator.execution.ray_access import cluster_address
 from orchestrator.inspection import overflow
 from orchestrator.inspection.certificate import forget_certificates
 from orchestrator.inspection.model_check import local_fault
@@ -102,4 +102,4 @@ def _lacks_gpus(model: ModelSpec) -> str:
 def _is_single_machine() -> bool:
     """Return True if this process neither has joined nor will join a cluster; does not import Ray."""
     has_joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()
-    return not cluster_address() and not has_joined
+    return os.environ.get("RAY_ADDRESS", "") in ("", "local") and not has_joined

@@ -1,6 +1,6 @@
 """``models try``: plays two samples of each scenario and condition as a run, whose folder is dropped, and judges each model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -51,16 +51,12 @@ def try_models(
     unfinished = set(outcome.rows.filter(pl.col("finished") < pl.col("planned"))["model"])
     rows = []
     for model in models:
-        stopped = _find_reason(model, outcome.reasons) if model.name in unfinished else ""
+        group, refused = worker_group(model), f"{model.name}/"  # a service may refuse the requests of one condition
+        reasons = (why for name, why in outcome.reasons.items() if name == group or name.startswith(refused))
+        stopped = next(reasons, "") if model.name in unfinished else ""
         played = episodes.filter(model=model.name)
         rows.append(judge_trial(model, played, certificates.get(model.name), stopped))
     return rows
-
-
-def _find_reason(model: ModelSpec, reasons: Mapping[str, str]) -> str:
-    """Return why a model's workers stopped, or a service that refused the requests of a condition; empty if unknown."""
-    group, condition = worker_group(model), f"{model.name}/"
-    return next((why for name, why in reasons.items() if name == group or name.startswith(condition)), "")
 
 
 def judge_trial(model: ModelSpec, episodes: pl.DataFrame, certificate: Certificate | None, stopped: str = "") -> Row:

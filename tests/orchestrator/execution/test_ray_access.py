@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.execution.ray_access import LOOPBACK, close_to_other_machines, describe_open_ports
+from orchestrator.execution.ray_cluster import LOOPBACK, close_to_other_machines, describe_open_ports
 from tests.conftest import ROOT
 from tests.orchestrator.rayhead import head
 
