@@ -92,8 +92,6 @@ class MetricsLog:
 
 @dataclass
 class TrainingProgress:
-    """Lines of progress, and metrics for MLflow."""
-
     train: Train
     log: MetricsLog
     say: Callable[[str], None]

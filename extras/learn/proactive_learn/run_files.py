@@ -18,7 +18,7 @@ import tomli_w
 
 from orchestrator.storage import safe_write
 from orchestrator.storage.run_folder import differences
-from proactive_learn.settings import Train, TrainError
+from proactive_learn.settings import REMOVED, Train, TrainError
 
 RESOLVED, ROLLOUTS, MODEL = "train.resolved.toml", "rollouts", "model.toml"
 MAX_DIFFERENCES = 6
@@ -31,9 +31,6 @@ ROLLOUT_SCHEMA = {
     "reward": pl.Float64, "advantage": pl.Float64, "tokens": pl.Int64,
 }  # fmt: skip
 """Columns of the rollouts, one row per reply; ``variant`` is ``hint`` if it was sampled from the hinted question."""
-TRAINED_FILES = ("adapter_*", "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json")
-PROCESSOR_FILES = ("tokenizer*", "*processor*", "chat_template*", "special_tokens_map.json", "vocab*", "merges.txt")
-"""Files of a checkpoint that belong to the model, not to the optimizer or the trainer."""
 
 
 def claim(folder: Path, train: Train) -> None:
@@ -41,7 +38,8 @@ def claim(folder: Path, train: Train) -> None:
     path = folder / RESOLVED
     if path.exists() and ((folder / MODEL).exists() or any(folder.glob("checkpoint*"))):
         try:
-            old = tomllib.loads(path.read_text("utf-8"))["settings"]
+            settings = tomllib.loads(path.read_text("utf-8"))["settings"]
+            old = {name: value for name, value in settings.items() if name not in REMOVED}
         except (OSError, ValueError, KeyError):
             raise TrainError(f"{path} cannot be read as settings of a training; pass another --output") from None
         if changed := differences(old, train.settings, between=", now it is "):
@@ -114,38 +112,25 @@ def publish(folder: Path, train: Train) -> Path:
     The folder of the weights is named by their digest, so different weights have different keys (``ModelSpec.identity``).
     """
     checkpoints = complete_checkpoints(folder)
-    kind = "weights" if train.full else "adapter"
-    fresh = folder / f"new-{kind}"
+    fresh = folder / "new-adapter"
     rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    for pattern in (*TRAINED_FILES, *(PROCESSOR_FILES if train.full else ())):
-        for file in checkpoints[max(checkpoints)].glob(pattern):
-            copyfile(file, fresh / file.name)
-    for old in folder.glob(f"{kind}-*"):
+    for file in checkpoints[max(checkpoints)].glob("adapter_*"):  # the rest belongs to the optimizer or the trainer
+        copyfile(file, fresh / file.name)
+    for old in folder.glob("adapter-*"):
         rmtree(old)
-    weights = fresh.rename(folder / f"{kind}-{weights_digest(fresh)}")
+    digest = blake2b((fresh / "adapter_model.safetensors").read_bytes(), digest_size=8).hexdigest()
+    weights = fresh.rename(folder / f"adapter-{digest}")
     safe_write.write(folder / MODEL, tomli_w.dumps({"model": [model_entry(folder, train, weights)]}).encode())
     return folder / MODEL
 
 
-def weights_digest(weights: Path) -> str:
-    """Return 16 hex digits of the weights in a folder."""
-    digest = blake2b(digest_size=8)
-    for part in sorted(weights.glob("*.safetensors")):
-        with part.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
-
-
 def model_entry(folder: Path, train: Train, weights: Path) -> dict[str, Any]:
-    """Return the ``[[model]]`` table: the base model with its adapter, or with the new weights as its source."""
+    """Return the ``[[model]]`` table: the base model with its adapter."""
     base = train.model.model_dump(mode="json", exclude_defaults=True)
     name = re.sub(r"[^A-Za-z0-9._+-]", "-", f"{train.model.name}-{folder.resolve().name}")
-    trained: dict[str, Any] = (
-        {"source": str(weights.resolve()), "revision": ""} if train.full else {"lora": str(weights.resolve())}
-    )
-    if not train.full and train.model.backend == "vllm":
+    trained: dict[str, Any] = {"lora": str(weights.resolve())}
+    if train.model.backend == "vllm":
         rank = next(rank for rank in VLLM_LORA_RANKS if rank >= train.lora.r)
         trained["options"] = {**train.model.options, "max_lora_rank": rank}
     note = f"{train.model.name} trained on {', '.join(train.scenarios)} with rp {train.rp:g}, seed {train.seed}"

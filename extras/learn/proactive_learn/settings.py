@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from orchestrator.storage.run_folder import flatten
 from sweeps.load import SweepError, build
+from sweeps.package_models import resolve_source
 from sweeps.packages import find_scenarios
 from sweeps.registry import read_models, resolve_model
 from sweeps.sampling import Whole
@@ -24,6 +25,7 @@ REMOVED = {
     "workers": "`accelerate launch -m orchestrator train` starts several processes",
     "zero": "`accelerate launch --use_deepspeed` spreads weights over GPUs",
     "clone": "exploration.hint shows the right replies",
+    "full": "adapters (`lora`) are trained, as in the paper",
     **dict.fromkeys(("credit", "gamma"), "each reply earns its own reward, as in the paper"),
     **dict.fromkeys(("evaluate_every", "evaluate_samples"), "`proactive-sweep run` plays the trained model"),
 }
@@ -71,8 +73,6 @@ class Exploration(Frozen):
 
 
 class Train(Frozen):
-    """The settings of one training."""
-
     model: ModelSpec
     data: str
     """A folder in the published format, or one with the published train split (``data split``)."""
@@ -95,8 +95,6 @@ class Train(Frozen):
     """Steps in which the learning rate grows to its full value."""
     final_rate: Share = 0.0
     """Final learning rate of the cosine, as a share of the full one."""
-    full: bool = False
-    """Train all weights instead of adapters (``lora``)."""
     lora: Lora = Lora()
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
     max_tokens: Count = 50
@@ -189,3 +187,9 @@ def _unfit(model: ModelSpec) -> str:
     if model.lora:
         return f"has an adapter already ({model.lora}); name the model without it"
     return ""
+
+
+def transformers_spec(model: ModelSpec) -> ModelSpec:
+    """Return the model's entry for transformers, without options of vLLM."""
+    resolved = resolve_source(model)
+    return resolved if resolved.backend == "transformers" else resolved.model_copy(update={"options": {}})

@@ -36,8 +36,6 @@ KINDS = ("hidden", "middle", "clear")
 
 
 class ReplyOutcome(NamedTuple):
-    """The outcome of one reply in the game."""
-
     action: Action
     right: bool
     """True if the reply names the right category and the game counts it."""
@@ -61,7 +59,6 @@ class GameState:
 
     @property
     def key(self) -> str:
-        """Scenario, sample and turn."""
         return f"{self.sample.scenario}/{self.sample.id}/{self.state.turn}"
 
     @property
@@ -81,7 +78,6 @@ class GameState:
         return build_job((prompts.question_message(view),), {view.image: picture}, situation)
 
     def outcome(self, reply: str) -> ReplyOutcome:
-        """Return the outcome of a reply."""
         state, turn = SCENARIOS[self.scenario].step(self.sample, self.state, reply)
         right, is_suggestion = state.ending is Ending.CORRECT, turn.option is Verdict.CORRECT
         return ReplyOutcome(turn.action, right, is_suggestion and not right)

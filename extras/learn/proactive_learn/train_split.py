@@ -77,16 +77,11 @@ def parse_row(columns: dict[str, Any], number: int, file: str) -> SplitRow:
     pictures = [image["bytes"] for image in columns["images"] or () if image and image.get("bytes")]
     if len(pictures) != 1:
         raise bad(f"holds {len(pictures)} pictures; a question has one")
-    question = "".join(_texts(columns["prompt"]))
+    parts = [part for message in columns["prompt"] or () if message["role"] == "user" for part in message["content"]]
+    question = "".join(part["text"] or "" for part in parts if part["type"] == "text")
     if not question:
         raise bad("its prompt has no text of a user")
     return SplitRow(number, question, columns["ground_truth"], valid, options, pictures[0])
-
-
-def _texts(prompt: Any) -> Iterator[str]:
-    for message in prompt or ():
-        if message["role"] == "user":
-            yield from (part["text"] for part in message["content"] if part["type"] == "text" and part["text"])
 
 
 def check_split(folder: Path, expected: int = ROWS) -> int:

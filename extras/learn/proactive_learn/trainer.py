@@ -22,8 +22,6 @@ from proactive_learn.states import TrainingState, count_kinds, load_training_sta
 
 
 class TrainingOutcome(NamedTuple):
-    """The outcome of a training."""
-
     model: Path | None
     """``model.toml``; None if the training was interrupted."""
     steps: int
@@ -38,7 +36,6 @@ def resolve_steps(training: Training, state_count: int) -> Training:
 
 
 def describe_work(states: Sequence[TrainingState], train: Train) -> str:
-    """Describe the states, steps and replies of a training."""
     return (
         f"{len(states):,} states ({count_kinds(states)}), {train.steps:,} steps of {train.groups:,} states x "
         f"{train.rollouts} replies ({train.steps * train.batch:,} replies in all)"

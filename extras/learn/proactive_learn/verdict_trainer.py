@@ -4,6 +4,7 @@ With ``exploration.hint``, some replies of a group are sampled from the hinted q
 them, most groups of a model that never asks have equal rewards, and no gradient.
 """
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,16 +16,17 @@ import polars as pl
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
+from peft import LoraConfig
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from actors.engine.batching import Job
 from actors.engine.chat_format import conversation
+from actors.engine.hf.backend import ModelAndProcessor
 from proactive_learn import run_files
 from proactive_learn.progress import TrainingProgress
-from proactive_learn.settings import Train, TrainError, Training
+from proactive_learn.settings import Lora, Train, TrainError, Training, transformers_spec
 from proactive_learn.states import TrainingState, state_order
-from proactive_learn.student import Student, lora_config
 
 MAX_CHECKPOINTS = 2
 """Checkpoints to keep: after a kill, the last one may be incomplete."""
@@ -45,7 +47,9 @@ class VerdictTrainer(GRPOTrainer):
     ) -> None:
         train = training.train
         self.settings, self.game_states, self.progress = train, states, progress
-        self.student = Student(train)
+        self.student = ModelAndProcessor(transformers_spec(train.model))
+        torch.use_deterministic_algorithms(True)
+        torch.manual_seed(train.seed)  # for the initial weights of adapters
         self.rows: list[dict[str, Any]] = []
         """Replies since the last checkpoint, of all processes."""
         self.checkpoint_loaded = False
@@ -58,8 +62,8 @@ class VerdictTrainer(GRPOTrainer):
             args=arguments,
             reward_funcs=self.rewards,
             train_dataset=question_dataset(states, state_order(len(states), train)),
-            processing_class=self.student.model.processor,
-            peft_config=None if train.full else lora_config(network, train.lora, train.model.name),
+            processing_class=self.student.processor,
+            peft_config=lora_config(network, train.lora, train.model.name),
             callbacks=[StepCallback(self, stop)],
         )
         self.remove_callback(PrinterCallback)
@@ -68,7 +72,7 @@ class VerdictTrainer(GRPOTrainer):
         """Return the reward of each reply; as a control (``shuffle_rewards``), those of a group change places."""
         train = self.settings
         rewards = [
-            state.outcome(self.student.text(tokens)).reward(train.rp)
+            state.outcome(self._text(tokens)).reward(train.rp)
             for state, tokens in zip(self.asked_states, completion_ids, strict=True)
         ]
         if not train.shuffle_rewards:
@@ -77,6 +81,11 @@ class VerdictTrainer(GRPOTrainer):
         for number, group in enumerate(groups, self._first_group):
             Random(f"{train.seed}/learning/{self.state.global_step}/{number}/shuffle").shuffle(group)
         return [reward for group in groups for reward in group]
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        """Decode a reply without its end token."""
+        without_stop = tokens[:-1] if tokens and tokens[-1] in self.student.stops else tokens
+        return self.student.decode(list(without_stop))
 
     @property
     def _first_group(self) -> int:
@@ -116,7 +125,7 @@ class VerdictTrainer(GRPOTrainer):
         columns = (generated["completion_ids"], generated["completion_mask"], generated["advantages"].tolist())
         for number, (state, ids, mask, advantage) in enumerate(zip(self.asked_states, *columns, strict=True)):
             tokens = ids[mask.bool()].tolist()
-            text = self.student.text(tokens)
+            text = self._text(tokens)
             action, right, asked = outcome = state.outcome(text)
             group = self._first_group + number // self.settings.rollouts
             row = (
@@ -224,3 +233,21 @@ def grpo_config(train: Train, output: Path, processes: int) -> GRPOConfig:
         logging_strategy="no",
         disable_tqdm=True,
     )
+
+
+def lora_config(network: Any, lora: Lora, name: str) -> LoraConfig:
+    """Return adapters on the language model's layers in ``lora.targets``; raise TrainError for a missing layer."""
+    decoder = network.get_decoder()
+    prefix = next(module_name for module_name, module in network.named_modules() if module is decoder)
+    linear = {
+        module_name.rpartition(".")[2]
+        for module_name, module in network.named_modules()
+        if module_name.startswith(f"{prefix}.") and isinstance(module, torch.nn.Linear)
+    }
+    if missing := [target for target in lora.targets if target not in linear]:
+        raise TrainError(
+            f"the language model of {name} has no layer {' or '.join(missing)}; name some of {', '.join(sorted(linear))} as "
+            "train.lora.targets"
+        )
+    targets = rf"{re.escape(prefix)}\..*\.({'|'.join(map(re.escape, lora.targets))})"
+    return LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)

@@ -21,7 +21,6 @@ from orchestrator.cli.sweep_source import read_models
 from proactive_learn import settings, trainer
 from proactive_learn.progress import MetricsLog, TrainingProgress
 from proactive_learn.states import load_training_states
-from proactive_learn.student import transformers_spec
 from proactive_learn.verdict_trainer import VerdictTrainer, grpo_config
 from sweeps.load import load
 from tests.actors.architectures import write
@@ -66,7 +65,7 @@ def compare_with_sweep(file: Path, folder: Path) -> dict[str, Any]:
     verdict_trainer = VerdictTrainer(training, grpo_config(train, folder, 1), states, progress, Event())
     rows = [verdict_trainer.train_dataset[number] for number in range(QUESTIONS) for _ in range(ROLLOUTS)]
     learnt = verdict_trainer._generate_and_score_completions(rows)
-    expected = verdict_trainer.student.model.inputs([states[row["state_index"]].job() for row in rows])
+    expected = verdict_trainer.student.inputs([states[row["state_index"]].job() for row in rows])
     length = expected["input_ids"].shape[1]
     equal = {
         name: torch.equal(learnt[name][:, :length] if name.endswith("token_type_ids") else learnt[name], expected[name])
@@ -81,7 +80,7 @@ def train(file: Path, folder: Path) -> dict[str, Any]:
     training = settings.load(file)
     done = trainer.train(training, folder / "run", lambda line: None)
     models = load(file, [], read_models([str(done.model)])).models
-    before, after = (ModelAndProcessor(transformers_spec(model)) for model in models)
+    before, after = (ModelAndProcessor(settings.transformers_spec(model)) for model in models)
     tensors = before.inputs([load_training_states(training)[0].job()])
     with torch.no_grad():
         moved = (before.network(**tensors).logits - after.network(**tensors).logits).abs().max()

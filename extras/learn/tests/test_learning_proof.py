@@ -30,7 +30,6 @@ from proactive_demo.drawing import draw
 from proactive_learn import settings, trainer
 from proactive_learn.commands import SWEEPS
 from proactive_learn.states import GameState, solution_path
-from proactive_learn.student import transformers_spec
 from sweeps.load import load
 from sweeps.spec import ModelSpec
 
@@ -56,7 +55,7 @@ class Played(NamedTuple):
 
 def play(model: ModelSpec, folder: Path, scenarios: Sequence[str] = tuple(SCENARIOS)) -> dict[str, Played]:
     """Play the samples of a data folder greedily."""
-    loaded, renderer = ModelAndProcessor(transformers_spec(model)), Renderer(folder)
+    loaded, renderer = ModelAndProcessor(settings.transformers_spec(model)), Renderer(folder)
     return {name: _play_scenario(loaded, name, folder, renderer) for name in scenarios}
 
 

@@ -16,7 +16,6 @@ from proactive_learn.commands import SWEEPS
 from proactive_learn.run_files import ROLLOUT_SCHEMA, ROLLOUTS, complete_checkpoints
 from proactive_learn.settings import TrainError
 from proactive_learn.states import load_training_states, state_order
-from proactive_learn.student import transformers_spec
 
 pytestmark = pytest.mark.long
 DEMO = SWEEPS / "demo-learning.toml"
@@ -91,7 +90,7 @@ def test_replies_to_hints_are_learnt_as_replies_to_the_plain_question(verdict_tr
     rows = [verdict_trainer.train_dataset[number] for number in range(4) for _ in range(8)]
     learnt = verdict_trainer._generate_and_score_completions(rows)
 
-    sweep_model = ModelAndProcessor(transformers_spec(verdict_trainer.settings.model))
+    sweep_model = ModelAndProcessor(settings.transformers_spec(verdict_trainer.settings.model))
     plain = sweep_model.inputs([states[row["state_index"]].job() for row in rows])
     jobs = [states[row["state_index"]].job(hint=n % 8 >= 4) for n, row in enumerate(rows)]
     assert [row["state_index"] for row in rows[::8]] == order[:4]
@@ -123,7 +122,7 @@ def test_shuffled_rewards_stay_in_their_group(own, tmp_path):
     """The control: each group has the rewards of its replies, in another order."""
     control = make_trainer([*own, "train.shuffle_rewards=true"], tmp_path)
     states = [control.game_states[number // 8] for number in range(32)]
-    tokens = control.student.model.tokenizer
+    tokens = control.student.tokenizer
     replies = [state.sample.answer if number % 8 < 3 else "nothing" for number, state in enumerate(states)]
     control.asked_states = states
     shuffled = control.rewards([tokens(reply, add_special_tokens=False)["input_ids"] for reply in replies])
