@@ -37,8 +37,6 @@ sdk: static
 
 
 class BundleTotals(NamedTuple):
-    """The totals of a bundle."""
-
     episodes: int
     pictures: int
     bytes: int

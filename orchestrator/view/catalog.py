@@ -57,7 +57,6 @@ class Catalog:
 
     @property
     def height(self) -> int:
-        """Return the number of episodes."""
         return self.rows.height
 
     def about(self) -> dict[str, Any]:

@@ -92,9 +92,3 @@ function neighborsOf(position) {
   for (let at = 0; at < about.total && others.length < 1000; at++) if (at !== position && cells[columns.cell[at]] && columns.sample[at] === columns.sample[position]) others.push(at);
   return others;
 }
-
-/** Load film strips with their pictures. */
-async function loadViews(positions) {
-  const views = await Promise.all(positions.map((at) => source.view(about, at)));
-  return views.includes(null) ? null : views;
-}

@@ -45,22 +45,16 @@ class LoopbackPage:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse other hosts, origins and tokens."""
-        if (status := self._refusal_status(request)) is not None:
-            return web.Response(status=status, text="refused\n")
+        host, token = request.headers.get("Host"), request.path.partition("/")[2].partition("/")[0]
+        own = f"http://{host}"
+        if host not in self.hosts or request.headers.get("Origin", own if request.method == "GET" else None) != own:
+            return web.Response(status=403, text="refused\n")
+        if not secrets.compare_digest(token.encode(), self.token.encode()):
+            return web.Response(status=404, text="refused\n")
         return await handler(request)
 
     async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(self.headers)
-
-    def _refusal_status(self, request: web.Request) -> int | None:
-        """Return the HTTP status of a refusal; None for an allowed request."""
-        if request.headers.get("Host") not in self.hosts:
-            return 403
-        own = f"http://{request.headers['Host']}"
-        if request.headers.get("Origin", own if request.method == "GET" else None) != own:
-            return 403
-        token = request.path.partition("/")[2].partition("/")[0]
-        return None if secrets.compare_digest(token.encode(), self.token.encode()) else 404
 
 
 async def serve_until_stopped(page: LoopbackPage, port: int) -> None:
@@ -104,6 +98,13 @@ def page_headers(style: str, script: str, policy: str) -> dict[str, str]:
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cache-Control": "no-store",
     }
+
+
+def parse_number(text: str) -> int:
+    """Return a number of a request; raises HTTPBadRequest for any other text."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+        raise web.HTTPBadRequest
+    return int(text)
 
 
 async def _listen(site: web.TCPSite, port: int) -> None:

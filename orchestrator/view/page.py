@@ -16,7 +16,7 @@ from aiohttp import web
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.assets import SCRIPT, STYLE, render_page
 from orchestrator.view.catalog import Catalog, open_unread, read_episodes
-from orchestrator.view.loopback import LoopbackPage, page_headers
+from orchestrator.view.loopback import LoopbackPage, page_headers, parse_number
 
 REFRESH_S, REST_FACTOR = 1.0, 10
 """Least seconds between two refreshes from the folders, and in multiples of a refresh."""
@@ -25,8 +25,6 @@ LONGEST = 300
 
 
 class ViewPage(LoopbackPage):
-    """The page and the handlers of its requests."""
-
     def __init__(self, runs: Mapping[str, Path], data: Path | None = None) -> None:
         """``data`` is the benchmark folder if it has moved. Raises RunFolderError for a folder without a run."""
         handlers = {
@@ -77,7 +75,7 @@ class ViewPage(LoopbackPage):
 
     async def _episode(self, request: web.Request) -> web.Response:
         catalog = self._asked_catalog(request)
-        position = _parse_number(request.query.get("at", ""))
+        position = parse_number(request.query.get("at", ""))
         if position >= catalog.height:
             raise web.HTTPNotFound
         try:
@@ -87,7 +85,7 @@ class ViewPage(LoopbackPage):
 
     def _asked_catalog(self, request: web.Request) -> Catalog:
         """Return the catalog that a request is about; raises HTTPNotFound for one that has gone."""
-        version = _parse_number(request.query.get("version", ""))
+        version = parse_number(request.query.get("version", ""))
         for catalog in (self.catalog, self.previous):
             if catalog.version == version:
                 return catalog
@@ -100,12 +98,6 @@ def _list_files(folder: Path) -> Iterator[tuple[str, int]]:
         for path in folder.glob(pattern):
             with suppress(FileNotFoundError):  # replaced meanwhile
                 yield str(path), path.stat().st_mtime_ns
-
-
-def _parse_number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
-        raise web.HTTPBadRequest
-    return int(text)
 
 
 def _json(value: Any) -> web.Response:

@@ -1,10 +1,8 @@
 // Where the episodes come from: the server of `page.py`, or the static files of `bundle.py`, which any server sends, also one
 // without ranges.
-const OPTIONS = { credentials: "omit" };
-
 /** Ask the server; null for what it does not have, such as a version that has gone. */
 async function ask(path, parameters = {}) {
-  const response = await fetch(`${path}?${new URLSearchParams(parameters)}`, OPTIONS).catch(() => null);
+  const response = await fetch(`${path}?${new URLSearchParams(parameters)}`, { credentials: "omit" }).catch(() => null);
   return response?.ok ? response : null;
 }
 

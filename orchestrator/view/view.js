@@ -48,8 +48,8 @@ const showNothing = (...words) => byId("episode").replaceChildren(make("p", { cl
 
 /** Show one or two episodes; `keep` adds the address to the history. */
 async function openEpisodes(positions, keep, focus = "") {
-  const views = await loadViews(positions);
-  if (!views) return;
+  const views = await Promise.all(positions.map((at) => source.view(about, at)));
+  if (views.includes(null)) return;
   [open, beside] = [positions[0], positions[1] ?? -1];
   const [own, other] = views;
   Object.assign(state, { episode: nameOf(open), episode_run: own.run, beside: other ? nameOf(beside) : "", beside_run: other?.run ?? "" });
@@ -104,11 +104,6 @@ async function poll() {
   setTimeout(poll, POLL_MS);
 }
 
-function clear() {
-  for (const name of FIELDS) filters.elements[name].value = "";
-  narrow();
-}
-
 // Arrows move through the list, unless what has the focus needs them.
 addEventListener("keydown", (event) => {
   const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -124,7 +119,11 @@ filters.addEventListener("input", (event) => {
 });
 filters.addEventListener("change", (event) => { if (event.target.tagName === "SELECT") narrow(); });
 filters.addEventListener("submit", (event) => event.preventDefault());
-filters.addEventListener("reset", (event) => { event.preventDefault(); clear(); });
+filters.addEventListener("reset", (event) => {
+  event.preventDefault();
+  for (const name of FIELDS) filters.elements[name].value = "";
+  narrow();
+});
 byId("page-back").addEventListener("click", () => turnPage(-1));
 byId("page-next").addEventListener("click", () => turnPage(1));
 addEventListener("popstate", follow);

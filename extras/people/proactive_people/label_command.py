@@ -52,11 +52,14 @@ def label(
     elif export is not None:
         _export(run, export, name)
     else:
-        if len(name) > 60 or not re.fullmatch(NAME, name):
-            raise SweepError(
-                f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most"
-            )
+        check_name(name)
         _open_page(run, name, draw, active, port)
+
+
+def check_name(name: str) -> None:
+    """Raise SweepError for a text that cannot name a person."""
+    if len(name) > 60 or not re.fullmatch(NAME, name):
+        raise SweepError(f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most")
 
 
 def _open_page(run: RunData, name: str, number: int, active: bool, port: int) -> None:
@@ -75,7 +78,11 @@ def _answers(run: RunData, keys: list[str]) -> dict[str, Answer]:
     from proactive_people.label_page import Answer
 
     rows = {row["key"]: row for row in run.episodes.filter(run.episodes["key"].is_in(keys)).iter_rows(named=True)}
-    replies, verdicts = final_replies(run.folder, keys), _verdicts(run)
+    replies, words = final_replies(run.folder, keys), {True: "yes", False: "no", None: "nothing"}
+    verdicts = {
+        key: f"category {words[category]}, suggestion {words[asks]}"
+        for key, category, asks in run.verdicts.select("key", "category", "suggestion").iter_rows()
+    }
     answers = {}
     for key in keys:
         sample = run.samples.get(rows[key]["scenario"], {}).get(rows[key]["sample_id"]) if key in rows else None
@@ -83,13 +90,6 @@ def _answers(run: RunData, keys: list[str]) -> dict[str, Answer]:
             raise RunFolderError(f"the data of {run.folder} have no sample of {key}; name their folder by --data")
         answers[key] = Answer(key, rows[key]["model"], replies.get(key, ""), sample, verdicts.get(key, ""))
     return answers
-
-
-def _verdicts(run: RunData) -> dict[str, str]:
-    """Return what the run's judge says of each answer."""
-    words = {True: "yes", False: "no", None: "nothing"}
-    rows = run.verdicts.select("key", "category", "suggestion").iter_rows()
-    return {key: f"category {words[category]}, suggestion {words[asks]}" for key, category, asks in rows}
 
 
 def _show_agreement(folder: Path) -> None:

@@ -4,15 +4,14 @@ It shows what a judge reads: the answer and the options. Model, verdict and righ
 """
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from aiohttp import web
 from pydantic import ValidationError
 
 from envs.types import Sample
-from orchestrator.view.loopback import LoopbackPage, page_headers
+from orchestrator.view.loopback import LoopbackPage, page_headers, parse_number
 from proactive_people.labels import NONE, OptionLabel, append_labels, read_labels
 from proactive_people.pages import load_style, load_template, read_form, read_text
 
@@ -23,8 +22,6 @@ TEMPLATE = load_template("label.html.j2")
 
 
 class Answer(NamedTuple):
-    """An answer to label."""
-
     key: str
     model: str
     text: str
@@ -58,15 +55,15 @@ class LabelPage(LoopbackPage):
         return next(numbers, len(self.answers) + 1)
 
     async def _show(self, request: web.Request) -> web.Response:
-        number = _number(request.query, "n", self._next_number())
-        if number > len(self.answers):
-            return self._render(number, None)
-        return self._render(number, self.answers[number - 1])
+        number = parse_number(request.query.get("n") or str(self._next_number()))
+        if not number:
+            raise web.HTTPBadRequest
+        return self._render(number, self.answers[number - 1] if number <= len(self.answers) else None)
 
     async def _label(self, request: web.Request) -> web.Response:
         """Store a label, and open the next answer without one."""
         form = await read_form(request)
-        number = _number(form, "n", 0)
+        number = parse_number(form.get("n", ""))
         if not 1 <= number <= len(self.answers):
             raise web.HTTPBadRequest
         answer, choice = self.answers[number - 1], form.get("label", "")
@@ -89,12 +86,3 @@ class LabelPage(LoopbackPage):
             total=len(self.answers),
         )  # fmt: skip
         return web.Response(text=text, content_type="text/html", charset="utf-8")
-
-
-def _number(fields: Mapping[str, Any], name: str, default: int) -> int:
-    text = fields.get(name, "")
-    if not text:
-        return default
-    if not (text.isascii() and text.isdecimal() and len(text) < 9 and int(text)):
-        raise web.HTTPBadRequest
-    return int(text)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from actors.text.formulas import FORMULA
+from actors.text.printable import FORMULA
 from envs import SCENARIOS, regular
 from envs.errors import RunFolderError
 from envs.types import Sample
@@ -31,8 +31,6 @@ LARGEST = 256 << 20
 
 
 class OptionLabel(BaseModel):
-    """One person's label of one answer."""
-
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     key: str = Field(max_length=500)

@@ -10,7 +10,6 @@ from actors.text.printable import spell_invisible
 
 
 def read_text(name: str, package: str = "proactive_people") -> str:
-    """Return a file of a package."""
     return (files(package) / name).read_text("utf-8")
 
 

@@ -4,7 +4,6 @@ The person sees what every engine gets, and nothing else of the game. Only the f
 """
 
 import asyncio
-import json
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -14,6 +13,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from PIL.Image import Image
+from pydantic import BaseModel
 
 from actors.engine.backend import Backend, Message, Reply, Request
 from actors.engine.image_loader import PictureLoader
@@ -23,6 +23,13 @@ from orchestrator.storage import safe_write
 
 NAME = "unfinished.json"
 MAX_BYTES = 1 << 20
+
+
+class StoredReplies(BaseModel):
+    """The content of the file ``unfinished.json``."""
+
+    key: str = ""
+    replies: list[str] = []
 
 
 class Unfinished:
@@ -36,8 +43,10 @@ class Unfinished:
 
     def open(self, key: str) -> None:
         """Start or resume the episode with this key."""
-        stored_key, replies = _read(self.path)
-        self.key, self.replies = key, replies if stored_key == key else []
+        stored = StoredReplies()
+        with suppress(OSError, ValueError):
+            stored = StoredReplies.model_validate_json(regular.read_bytes(self.path, MAX_BYTES))
+        self.key, self.replies = key, stored.replies if stored.key == key else []
         self._stored = iter(list(self.replies))
 
     def next_reply(self) -> str | None:
@@ -47,7 +56,8 @@ class Unfinished:
     def add(self, reply: str) -> None:
         """Store a reply durably. Raises OSError."""
         self.replies.append(reply)
-        safe_write.write(self.path, json.dumps({"key": self.key, "replies": self.replies}).encode())
+        stored = StoredReplies(key=self.key, replies=self.replies)
+        safe_write.write(self.path, stored.model_dump_json().encode())
 
     def close(self) -> None:
         """Delete the replies, because the episode is stored."""
@@ -55,19 +65,7 @@ class Unfinished:
         self.path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> tuple[str, list[str]]:
-    """Return key and replies of the file; empty if it is missing or damaged."""
-    with suppress(OSError, ValueError, RecursionError):
-        content = json.loads(regular.read_bytes(path, MAX_BYTES))
-        key, replies = (content.get("key"), content.get("replies")) if isinstance(content, dict) else ("", [])
-        if isinstance(key, str) and isinstance(replies, list) and all(isinstance(reply, str) for reply in replies):
-            return key, replies
-    return "", []
-
-
 class ServedPicture(NamedTuple):
-    """A picture of a question."""
-
     number: int
     """Number in its address, a counter that reveals nothing about the file."""
     width: int
@@ -77,8 +75,6 @@ class ServedPicture(NamedTuple):
 
 @dataclass(frozen=True)
 class OpenQuestion:
-    """The question that waits for an answer."""
-
     number: int
     """Unique in the process, from 1 on."""
     messages: tuple[Message, ...]
@@ -139,7 +135,7 @@ class Person(Backend):
         self.loader.close()
 
     async def _ask(self, request: Request) -> OpenQuestion:
-        loaded = await self.loader.load_as(request.messages, lambda picture: (picture.size, encode_png(picture)))
+        loaded = await self.loader.load_as(request.messages, encode_png)
         pictures = {ref: ServedPicture(next(self._picture_numbers), *size) for ref, (size, _) in loaded.items()}
         self.pictures = {pictures[ref].number: content for ref, (_, content) in loaded.items()}
         number, view = next(self._question_numbers), request.situation.view
@@ -151,8 +147,8 @@ class Person(Backend):
         return question
 
 
-def encode_png(picture: Image) -> bytes:
-    """Return the pixels as a PNG file."""
+def encode_png(picture: Image) -> tuple[tuple[int, int], bytes]:
+    """Return a picture's size and its pixels as a PNG file."""
     content = BytesIO()
     picture.save(content, "PNG")
-    return content.getvalue()
+    return picture.size, content.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,8 @@ import typer
 from envs.samples import BadData
 from orchestrator.cli.options import WIDTH, Overrides, Update, required_name
 from orchestrator.monitoring.console import show
-from sweeps.sweep_file import SweepError, override_key, read_sweep
+from proactive_people.label_command import check_name
+from sweeps.sweep_file import override_key, read_sweep
 
 if TYPE_CHECKING:
     from sweeps.spec import Sweep
@@ -43,7 +43,9 @@ def play(
     from proactive_people.session import sit
 
     limit = [] if samples is None else [f"selection.limit={samples}"]
-    sweep = personal_sweep(data, name, _selection(scenarios, conditions), [*limit, *set_], output)
+    selected = {"scenarios": scenarios, "conditions": conditions}
+    keys = {key: "all" if text == "all" else text.split(",") for key, text in selected.items() if text}
+    sweep = personal_sweep(data, name, keys, [*limit, *set_], output)
     plan = build_plan(sweep)
     with (
         remote.open_location(required_name(sweep.output)) as location,
@@ -59,10 +61,8 @@ def play(
 def personal_sweep(data: str, name: str, keys: dict[str, Any], overrides: list[str], output: str = "") -> Sweep:
     """Return the sweep of a data folder or file with this person as its only model; raises SweepError."""
     from sweeps.load import build
-    from sweeps.values import NAME
 
-    if len(name) > 60 or not re.fullmatch(NAME, name):
-        raise SweepError(f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most")
+    check_name(name)
     person = {"name": f"human-{name}", "source": f"human:{name}", "backend": "human"}
     table = _table(data) | keys | {"models": [person], "protocol": "mcqa", "tracking": {"uri": "none"}}
     for override in overrides:
@@ -79,9 +79,3 @@ def _table(data: str) -> dict[str, Any]:
     table = read_sweep(Path(data))
     left_out = ("model", "models", "only", "judge", "open_ended", "protocol", "protocols", "train", "output")
     return {key: value for key, value in table.items() if key not in left_out}
-
-
-def _selection(scenarios: str, conditions: str) -> dict[str, Any]:
-    """Return the options as keys of a sweep."""
-    options = {"scenarios": scenarios, "conditions": conditions}
-    return {key: "all" if text == "all" else text.split(",") for key, text in options.items() if text}

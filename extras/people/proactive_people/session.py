@@ -114,7 +114,10 @@ async def _sit(attempt: Attempt, port: int) -> None:
     finally:
         await person.close()
     if attempt.interrupted:
-        print(_describe_stop(page, person), file=sys.stderr)
+        answers = len(person.unfinished.replies)
+        within = f" and {pluralize(answers, 'answer')} of the next one" if answers else ""
+        episodes = f"{page.done:,} of {pluralize(page.total, 'episode')}{within}"
+        print(f"stopped: {episodes} are stored; rerun the command to resume", file=sys.stderr)
     else:
         playing.result()
 
@@ -129,11 +132,3 @@ async def _play(attempt: Attempt, person: Person, page: PlayPage, ordinals: Sequ
             attempt.store.flush()
         person.unfinished.close()
         page.done += 1
-
-
-def _describe_stop(page: PlayPage, person: Person) -> str:
-    answers = len(person.unfinished.replies)
-    within = f" and {pluralize(answers, 'answer')} of the next one" if answers else ""
-    return (
-        f"stopped: {page.done:,} of {pluralize(page.total, 'episode')}{within} are stored; rerun the command to resume"
-    )
