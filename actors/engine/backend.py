@@ -87,8 +87,6 @@ class Situation(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One question to one model."""
-
     messages: tuple[Message, ...]
     sampling: Sampling
     seed: int

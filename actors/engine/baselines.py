@@ -124,8 +124,6 @@ SEEDLESS = frozenset({"oracle", "always-ask", "abstain", "first-option"})
 
 
 class Baseline(Backend):
-    """A policy as a backend."""
-
     def __init__(self, policy: str, identity: str = "") -> None:
         """Raises PackageError if the policy's package is not installed, or has another ``identity``."""
         self.name, self.scores_replies = policy, policy in SEEDLESS

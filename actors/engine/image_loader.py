@@ -24,7 +24,6 @@ MAX_THREADS = 8
 
 
 def thread_count() -> int:
-    """Return the number of threads that open pictures."""
     return min(MAX_THREADS, os.cpu_count() or 1)
 
 
@@ -42,17 +41,11 @@ class PictureLoader:
 
     async def load_as(self, messages: Sequence[Message], convert: Callable[[Image], T]) -> dict[ImageRef, T]:
         """Return each picture of a conversation, converted by ``convert`` in the same threads; raises as ``load``."""
-
-        def load_one(ref: ImageRef) -> T:
-            return convert(self.renderer.picture(ref))
-
         loop, refs = asyncio.get_running_loop(), list(dict.fromkeys(images_of(messages)))
-        converted = await asyncio.gather(*(loop.run_in_executor(self.threads, load_one, ref) for ref in refs))
-        return dict(zip(refs, converted, strict=True))
-
-    def load_blocking(self, messages: Sequence[Message]) -> dict[ImageRef, tuple[Image, str]]:
-        """Return each picture of a conversation and its cache key, opened in the calling thread; raises as ``load``."""
-        return {image: self.renderer.keyed_picture(image) for image in dict.fromkeys(images_of(messages))}
+        opening = (
+            loop.run_in_executor(self.threads, lambda ref: convert(self.renderer.picture(ref)), ref) for ref in refs
+        )
+        return dict(zip(refs, await asyncio.gather(*opening), strict=True))
 
     def close(self) -> None:
         self.threads.shutdown(wait=False, cancel_futures=True)

@@ -33,8 +33,6 @@ class InFlight(NamedTuple):
 
 
 class StartReport(NamedTuple):
-    """A worker's report that it is ready."""
-
     lines: list[str]
     """Log lines about its devices, the order of loading, and the episodes it plays at once."""
     in_flight: int = 0

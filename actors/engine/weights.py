@@ -37,7 +37,8 @@ def weights_identity(model: ModelSpec) -> str:
     model = resolve_source(model)
     folder = Path(model.source)
     identity = _identify_folder(folder) if folder.is_dir() else cached_commit(model)
-    if identity and (adapter := local_adapter(model)):
+    adapters = (Path(model.lora), folder / model.lora) if model.lora else ()
+    if identity and (adapter := next(filter(Path.is_dir, adapters), None)):  # else it is a part of a Hub repository
         return f"{identity}+{_identify_folder(adapter)}"
     return identity
 
@@ -67,12 +68,6 @@ def comes_from_hub(model: ModelSpec) -> bool:
     return not Path(model.source).is_dir()
 
 
-def local_adapter(model: ModelSpec) -> Path | None:
-    """Return the folder of the model's LoRA adapter, if it is not a part of a Hub repository."""
-    folders = [Path(model.lora), Path(model.source) / model.lora] if model.lora else []
-    return next((folder for folder in folders if folder.is_dir()), None)
-
-
 def cached_commit(model: ModelSpec) -> str:
     """Return the commit that the Hub's cache has for a model's revision; empty if it has none, or no readable reference."""
     try:
@@ -92,7 +87,13 @@ def hash_folder(folder: Path) -> str:
         content = path.read_bytes()
         digest.update(f"{path.name} {len(content)}\n".encode() + content)
     for path in weight_files(folder):
-        _hash_parts(path, digest)
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        last = max(0, size - SAMPLE_BYTES)
+        with path.open("rb") as file:
+            for start in sorted({number * last // (SAMPLES - 1) for number in range(SAMPLES)}):
+                file.seek(start)
+                digest.update(file.read(SAMPLE_BYTES))
     return f"sha256:{digest.hexdigest()}"
 
 
@@ -152,13 +153,3 @@ def setting_hashes(model: ModelSpec) -> dict[str, str]:
 
 def _setting_files(folder: Path) -> list[Path]:
     return sorted({path for pattern in SETTINGS for path in folder.glob(pattern) if path.is_file()})
-
-
-def _hash_parts(path: Path, digest: hashlib._Hash) -> None:
-    size = path.stat().st_size
-    digest.update(f"{path.name} {size}\n".encode())
-    last = max(0, size - SAMPLE_BYTES)
-    with path.open("rb") as file:
-        for start in sorted({number * last // (SAMPLES - 1) for number in range(SAMPLES)}):
-            file.seek(start)
-            digest.update(file.read(SAMPLE_BYTES))

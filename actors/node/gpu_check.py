@@ -28,8 +28,6 @@ class GpuUnavailable(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """The devices that a model needs."""
-
     model: str
     gpus: float
     """A whole number, or the share of one GPU."""

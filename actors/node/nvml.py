@@ -15,8 +15,6 @@ class DriverUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One GPU and its memory."""
-
     index: str
     uuid: str
     kind: str

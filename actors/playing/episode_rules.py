@@ -22,8 +22,6 @@ from sweeps.conditions import Condition
 
 
 class TurnPrompt(NamedTuple):
-    """The prompt of one turn."""
-
     messages: tuple[Message, ...]
     """The conversation; its last message is the question."""
     situation: Situation
@@ -38,8 +36,6 @@ class TurnPrompt(NamedTuple):
 
 
 class PlayedTurn(NamedTuple):
-    """A turn with its picture and its reply."""
-
     turn: Turn | OpenAnswer
     image: ImageRef
     """``NO_PICTURE`` if the prompt has none."""
@@ -57,7 +53,6 @@ class EpisodeRules:
 
     @property
     def game(self) -> Scenario:
-        """The scenario of the sample."""
         return SCENARIOS[self.sample.scenario]
 
     def initial(self) -> State:

@@ -21,8 +21,6 @@ from sweeps.values import digest
 
 @dataclass(frozen=True, slots=True)
 class LeasedAnswer:
-    """One answer to judge."""
-
     ordinal: int
     """The plan's number of the answer's episode; with a ``task`` of its own, a number beyond the plan."""
     text: str
@@ -45,8 +43,6 @@ def planned_task(plan: PlanView, ordinal: int) -> AnswerTask:
 
 
 class JudgeRunner:
-    """One judge with its engine."""
-
     def __init__(self, plan: PlanView, judge: Judge, backend: Backend, in_flight: int | None = None) -> None:
         """``in_flight``: answers to judge at once, by default ``expected_in_flight``. Raises ValueError like ``judge_key``."""
         self.plan, self.spec, self.backend, self.key = plan, judge, backend, judge_key(judge)

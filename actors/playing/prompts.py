@@ -64,9 +64,11 @@ def turn_view(sample: Sample, state: State, condition: Condition) -> View:
     """Return the view of a state, with the number of answers left if the condition states it."""
     game = SCENARIOS[sample.scenario]
     view = game.view(sample, state, condition.hint)
-    budget = answers_left(game.limit(sample) - state.turn) if condition.budget else ""
     question = " ".join(filter(None, (condition.preface, reword_hint(view.prompt, condition), condition.hint_text)))
-    return View(turn_image(view, sample, condition), question + budget, view.options, view.categories)
+    if condition.budget:  # the paper has no such sentence
+        left = game.limit(sample) - state.turn
+        question += f" You have {left} answer{'s' * (left != 1)} left, this one included; a request for help uses one."
+    return View(turn_image(view, sample, condition), question, view.options, view.categories)
 
 
 def reword_hint(question: str, condition: Condition) -> str:
@@ -84,23 +86,13 @@ def turn_image(view: View, sample: Sample, condition: Condition) -> ImageRef:
     if condition.picture == "none":
         return NO_PICTURE
     if condition.picture == "own":
-        is_later = condition.picture_later == "blank" and view.image != first_image(sample)
+        game = SCENARIOS[sample.scenario]
+        first = game.image(sample, game.initial(sample))
+        is_later = condition.picture_later == "blank" and view.image != first
         return replace(view.image, grey=True) if is_later else view.image
     if sample.swapped is None:
         raise ValueError(f"no picture was drawn to be swapped with that of sample {sample.scenario}/{sample.id}")
     return sample.swapped.image
-
-
-def first_image(sample: Sample) -> ImageRef:
-    """Return the picture with which an episode begins."""
-    game = SCENARIOS[sample.scenario]
-    return game.image(sample, game.initial(sample))
-
-
-def answers_left(number: int) -> str:
-    """Return the sentence that states how many answers are left; the paper has no such sentence."""
-    plural = "answer" if number == 1 else "answers"
-    return f" You have {number} {plural} left, this one included; a request for help uses one."
 
 
 def messages(
@@ -151,7 +143,6 @@ def fill_template(template: str, question: str, options: tuple[str, ...]) -> str
 
 
 def exchange(view: View, reply: str, short_edge: int | None, template: str = "") -> tuple[Message, Message]:
-    """Return a question and its answer."""
     return question_message(view, short_edge, template), Message("assistant", reply)
 
 

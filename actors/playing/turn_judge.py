@@ -21,8 +21,6 @@ class NoVerdict(Exception):
 
 
 class TurnJudge:
-    """A judge with its engine."""
-
     def __init__(self, judge: Judge, backend: Backend) -> None:
         self.spec, self.backend, self.key = judge, backend, turn_judge_key(judge)
         self.trial = JudgeTrial(judge.model.name)
@@ -30,28 +28,21 @@ class TurnJudge:
     async def read(self, sample: Sample, state: State, view: View, key: str, answer: str) -> tuple[str, str]:
         """Return the option that the reply ``answer`` stands for (``envs.dialogue.option_from_marks``), and the judge's reply.
 
-        Raises NoVerdict and BackendDied, and ModelStopped if the judge has failed its trial (``JudgeTrial``).
+        The judge sees only what follows the model's thinking. Raises NoVerdict and BackendDied, and ModelStopped if the judge has
+        failed its trial (``JudgeTrial``).
         """
-        messages, situation, marks = turn_judge_prompt(sample, state, view, answer)
+        spoken_answer, lines = strip_thinking(answer) or "", dialogue.turn_choices(sample, state).lines
+        messages = (Message("user", instruction(view.prompt, lines, spoken_answer, dialogue.TURN_TASK)),)
+        situation = Situation(sample, state, view, answer=spoken_answer, dialogue=True)
         seed = int(digest(f"{key}/{state.turn}/{self.key}", 7), 16)
         judged = await self.trial.run(
-            lambda: ask_judge(messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, marks))
+            lambda: ask_judge(
+                messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, len(lines))
+            )
         )
         if judged.verdict is None:
             raise NoVerdict(f"{self.spec.model.name} gave no verdict on turn {state.turn}: {judged.reason}")
         return dialogue.option_from_marks(sample, state, judged.verdict), judged.text
-
-
-def turn_judge_prompt(
-    sample: Sample, state: State, view: View, answer: str
-) -> tuple[tuple[Message, ...], Situation, int]:
-    """Return the judge's conversation, its situation, and the number of marks that a verdict must have.
-
-    The judge sees only what follows the model's thinking.
-    """
-    spoken_answer, lines = strip_thinking(answer) or "", dialogue.turn_choices(sample, state).lines
-    situation = Situation(sample, state, view, answer=spoken_answer, dialogue=True)
-    return (Message("user", instruction(view.prompt, lines, spoken_answer, dialogue.TURN_TASK)),), situation, len(lines)
 
 
 def turn_judge_key(judge: Judge) -> str:

@@ -17,6 +17,8 @@ BLANKS = (  # print nothing
     "\t\n\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
 )
+FORMULA = r"^([\s\ufeff\u200b-\u200f\u2060]*[=+\-@＝＋－＠]|[\t\r\n])"
+"""Beginning of a text that spreadsheets compute (OWASP, "CSV Injection"); some skip white and invisible space."""
 LONGEST_ERROR = 300
 """Most characters of an error on one line, for a table or a part of a sentence."""
 UNSAFE = re.compile(f"[{CONTROLS}]")

@@ -39,7 +39,6 @@ class AttemptClock:
         self._began = self._read_at = time.monotonic()
 
     def now(self) -> float:
-        """Return the seconds so far."""
         reading = time.monotonic()
         if (stopped_for := reading - self._read_at) > STANDSTILL_S:
             log.warning("the driver was stopped for %.0f s, which do not count as silence of workers", stopped_for)

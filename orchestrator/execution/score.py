@@ -21,8 +21,6 @@ from orchestrator.storage.verdict_store import verdicts
 
 @dataclass(frozen=True)
 class AttemptOutcome:
-    """The result of an attempt."""
-
     rows: pl.DataFrame
     """One row per cell (``score``)."""
     complete: bool

@@ -192,7 +192,9 @@ class Plan:
         for model, blocks in groupby(self._blocks(), lambda block: self.cells[block[0]].model):
             samples = [self._by_sample(block, stored) for block in blocks]
             queue = queues.setdefault(worker_group(model), [])
-            queue.extend(ordinal for sample in self._interleave(samples) for ordinal in sample if ordinal >= 0)
+            # scenario after scenario, or in turns, sample by sample, if the sweep has a precision rule
+            ordered = zip_longest(*samples, fillvalue=()) if self.precision else samples
+            queue.extend(o for block in ordered for sample in block for o in sample if o >= 0)
         return {name: queue for name, queue in queues.items() if queue}
 
     def pending_per_cell(self, pending: Mapping[str, Sequence[int]]) -> Counter[int]:
@@ -205,12 +207,6 @@ class Plan:
         cell = self.cells[indexes[0]]
         ranks = drawn_order(self.seed, cell.scenario, tuple(sample.id for sample in self.cell_samples(cell)))
         return [row for _, row in sorted(zip(ranks, rows, strict=True))]
-
-    def _interleave(self, scenarios: Sequence[list[Ordinals]]) -> Iterator[Ordinals]:
-        """Yield the samples of one model: scenario after scenario, or in turns if the sweep has a precision rule."""
-        if not self.precision:
-            return chain.from_iterable(scenarios)
-        return chain.from_iterable(zip_longest(*scenarios, fillvalue=()))
 
     def _unfinished(self, index: int, stored: Collection[str]) -> list[int]:
         """Return the cell's ordinals, with -1 in place of episodes that are stored or after its stop."""

@@ -32,7 +32,7 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-from actors.engine.backend import Backend, BackendDied, ModelInput, Overflow, Reply, Request, Unprocessable
+from actors.engine.backend import Backend, BackendDied, ModelInput, Overflow, Reply, Request, Unprocessable, images_of
 from actors.engine.chat_format import Chat, Part, conversation, template_variables
 from actors.engine.decoding import decoding
 from actors.engine.hf.network import adapter_folder
@@ -42,8 +42,13 @@ from actors.engine.request_pipeline import RequestPipeline
 from actors.engine.vllm.model_input import SentPictures, count_pictures, describe_input
 from actors.engine.vllm.on_cpu import use_all_cores_but_one
 from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
-from actors.engine.vllm.thoughts import open_thoughts
-from actors.engine.vllm.tool_calls import ToolCalls, add_functions, processor_adds_tokens, writes_start_token
+from actors.engine.vllm.parsers import (
+    ToolCalls,
+    add_functions,
+    open_thoughts,
+    processor_adds_tokens,
+    writes_start_token,
+)
 from envs.tool_calls import Function
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
@@ -182,10 +187,10 @@ class VLLMBackend(Backend):
         await asyncio.to_thread(self._end_processes)
 
     def _open(self, request: Request) -> tuple[Chat, tuple[Function, ...]]:
-        pictures = self.pictures.load_blocking(request.messages)
+        keyed = {ref: self.pictures.renderer.keyed_picture(ref) for ref in dict.fromkeys(images_of(request.messages))}
 
         def part(image: ImageRef) -> Part:
-            pixels, key = pictures[image]
+            pixels, key = keyed[image]
             # vLLM stores the processed form of a picture with a uuid, even if both caches are off.
             return {"type": "image_pil", "image_pil": pixels, "uuid": key if self.shares_pictures else None}
 

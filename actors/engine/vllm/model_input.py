@@ -25,8 +25,6 @@ SLICED = ("minicpmv4_6",)
 
 
 class SentPictures(NamedTuple):
-    """The pictures of one prompt."""
-
     pictures: int
     cached: int
     """Pictures in the engine's cache: they are neither preprocessed nor sent again."""
@@ -40,7 +38,9 @@ def count_pictures(prompt: Any) -> SentPictures:
 
 def describe_input(prompt: Any, parameters: SamplingParams, config: Any) -> ModelInput:
     """Return the description of a prompt that was rendered with empty caches; ``config`` is vLLM's ``ModelConfig``."""
-    pictures = _picture_data(prompt)
+    items, keys = (prompt.get(name, {}).get("image", ()) for name in ("mm_kwargs", "mm_hashes"))
+    data = {key: item.get_data() for key, item in zip(keys, items, strict=True) if item is not None}
+    pictures = [data[key] for key in keys]  # one that occurs twice is processed once
     names = dict.fromkeys(name for picture in pictures for name in picture)
     tensors = {name: [picture[name] for picture in pictures if name in picture] for name in names}
     if tensors and config.hf_config.model_type in SLICED:
@@ -52,10 +52,3 @@ def describe_input(prompt: Any, parameters: SamplingParams, config: Any) -> Mode
         normalization = _load_norm_params(config)
         hashes |= hash_normalization(normalization.image_mean, normalization.image_std, normalization.rescale_factor)
     return ModelInput(tuple(ids), hashes, choices, dtype_name(config.dtype), raw)
-
-
-def _picture_data(prompt: Any) -> list[dict[str, Any]]:
-    """Return the tensors of each picture; one that occurs twice is processed once."""
-    items, hashes = (prompt.get(name, {}).get("image", ()) for name in ("mm_kwargs", "mm_hashes"))
-    data = {key: item.get_data() for key, item in zip(hashes, items, strict=True) if item is not None}
-    return [data[key] for key in hashes]

@@ -81,7 +81,6 @@ def is_greedy(decoding: Decoding) -> bool:
 
 
 def sampling_params(decoding: Decoding, max_tokens: int, seed: int, skip_special: bool = True) -> SamplingParams:
-    """Return the parameters of one request."""
     greedy = is_greedy(decoding)
     return SamplingParams(
         n=1,

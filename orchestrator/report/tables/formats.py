@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from actors.text.formulas import FORMULA
+from actors.text.printable import FORMULA
 from envs.plural import pluralize
 from orchestrator.report.tables.table import MINUS, MISSING, Table, TableCell, one_line
 

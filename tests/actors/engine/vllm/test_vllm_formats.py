@@ -17,7 +17,7 @@ pytest.importorskip("mistral_common", reason="it comes with vllm")
 import mistral_common
 
 from actors.engine.vllm.backend import open_without_engine
-from actors.engine.vllm.tool_calls import processor_adds_tokens
+from actors.engine.vllm.parsers import processor_adds_tokens
 from sweeps.spec import ModelSpec
 from tests.actors.tiny import checkpoint
 
