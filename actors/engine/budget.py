@@ -15,9 +15,6 @@ from typing import Any, NamedTuple
 
 from actors.engine.backend import BudgetSpent
 
-ALL_SERVICES = "all services"
-"""Name of the sweep's own limit in messages."""
-
 
 @dataclass
 class Bill:
@@ -100,7 +97,7 @@ class Ledger:
         own = [rival for rival in rivals if rival.model == model]
         scopes = (
             (model, self.limits[model], self.spent[model], own),
-            (ALL_SERVICES, self.total, sum(self.spent.values()), rivals),
+            ("all services", self.total, sum(self.spent.values()), rivals),
         )
         for name, limit, spent, others in scopes:
             needed = spent + sum(map(self._ceiling, (*others, wanted)))

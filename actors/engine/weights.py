@@ -19,7 +19,6 @@ SETTINGS = (
 )  # fmt: skip
 """Files next to the weights that change what a model reads or computes."""
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
-"""Suffixes of weight files."""
 SAMPLES, SAMPLE_BYTES = 16, 1 << 16
 """Number of hashed parts per weight file, and bytes of a part: hashing 150 GB takes minutes."""
 TENSOR_BYTES, MAX_HEADER_BYTES = 1 << 12, 100 << 20

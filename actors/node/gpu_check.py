@@ -16,7 +16,6 @@ from sweeps.values import format_gpus
 MEMORY_TIMEOUT_S = 120.0
 """Seconds to wait until another engine's processes have freed their memory."""
 POLL_INTERVAL_S = 2.0
-"""Seconds between two measurements."""
 DEFAULT_GPU_SHARE = 0.9
 """Share of a worker's GPU memory that vLLM takes unless options set ``gpu_memory_utilization``."""
 GIB = 2**30

@@ -17,9 +17,7 @@ REFERS_TO_OUTPUT = "root cause"
 LAST_LINE = re.compile(r"(?:^|\] )((?:\w+\.)*\w*(?:Error|Exception): \S.*)$", re.MULTILINE)
 """The last line of a traceback, alone or after a logger's prefix; its other lines are indented."""
 TAIL_BYTES = 64 * 1024
-"""Maximum bytes that are read of a file's end."""
 LONGEST = 400
-"""Maximum characters of a cause."""
 
 
 @dataclass(frozen=True, slots=True)

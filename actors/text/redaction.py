@@ -7,7 +7,8 @@ import html
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import groupby
 from urllib.parse import quote, quote_plus
 
 SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
@@ -50,16 +51,12 @@ def redact_key(text: str, key: str) -> str:
     size = MIN_SECRET_LENGTH
     spellings = _spellings(key) if len(key) >= size else ()
     runs = {spelling[start : start + size] for spelling in spellings for start in range(len(spelling) - size + 1)}
-    starts = sorted(start for run in runs for start in _find_all(text, run))
-    if not starts:
+    if not any(run in text for run in runs):
         return text
-    first, *others = starts
-    parts, end = [text[:first], "***"], first + size
-    for start in others:
-        if start > end:  # else it overlaps or follows the previous match
-            parts += [text[end:start], "***"]
-        end = start + size
-    return "".join([*parts, text[end:]])
+    matches = re.finditer(f"(?={'|'.join(map(re.escape, runs))})", text)  # a lookahead, because matches may overlap
+    hidden = {match.start() + offset for match in matches for offset in range(size)}
+    parts = groupby(enumerate(text), key=lambda place: place[0] in hidden)
+    return "".join("***" if is_hidden else "".join(letter for _, letter in part) for is_hidden, part in parts)
 
 
 def _spellings(secret: str) -> set[str]:
@@ -69,10 +66,3 @@ def _spellings(secret: str) -> set[str]:
     addresses = [quote(secret), quote(secret, safe=""), quote_plus(secret)]
     pages = [html.escape(secret), html.escape(secret, quote=False)]
     return {secret, repr(secret)[1:-1], *as_json, *nested, *addresses, *pages}
-
-
-def _find_all(text: str, part: str) -> Iterator[int]:
-    start = text.find(part)
-    while start >= 0:
-        yield start
-        start = text.find(part, start + 1)

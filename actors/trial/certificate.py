@@ -12,7 +12,6 @@ NOT_IN_VLLM = frozenset(
 )
 """Tensors of a processor that vLLM may leave out, because they follow from the ids and the pictures."""
 MAX_LISTED = 4
-"""Differences that a sentence lists."""
 
 
 class CertifiedRequest(BaseModel):

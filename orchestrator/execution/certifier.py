@@ -17,7 +17,6 @@ from orchestrator.inspection.certificate import add_certificate
 from orchestrator.planning.plan import Plan
 
 TIMEOUT_S = 360.0
-"""Seconds that a worker may take."""
 
 log = logging.getLogger(__name__)
 

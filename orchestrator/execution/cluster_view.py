@@ -17,7 +17,6 @@ from orchestrator.scheduling.nodes import Node
 
 ROUNDING = 1e-3
 """A smaller part of a GPU is taken for a rounding error; Ray counts in steps of 1e-4."""
-GCS_TIMEOUT_S = 30.0
 
 
 Holding = tuple[str, float, float]
@@ -84,7 +83,7 @@ def gpu_nodes() -> tuple[Node, ...]:
 
 def draining_nodes() -> frozenset[str]:
     """Return the nodes that Ray drains: a cloud takes them back, the autoscaler ends them, or ``ray drain-node`` named them."""
-    return frozenset(global_worker.gcs_client.get_draining_nodes(timeout=GCS_TIMEOUT_S))
+    return frozenset(global_worker.gcs_client.get_draining_nodes(timeout=30.0))
 
 
 def node_hosts() -> dict[str, str]:

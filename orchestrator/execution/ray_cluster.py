@@ -26,7 +26,6 @@ from sweeps.load import SweepError
 CONNECT_PAUSES_S = (0.0, 2.0, 5.0)
 """Seconds to wait before each try to reach or start Ray."""
 CONNECT_TIMEOUT_S = 5.0
-"""Seconds that a cluster's port may take to answer."""
 MODE, TOKEN, TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 """Ray's variables for its token authentication."""
 NODE_ADDRESS_SWITCH = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"

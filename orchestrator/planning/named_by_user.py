@@ -48,7 +48,11 @@ def check_named(
     """
     known = [*(own.models_and_judge if own else ()), *registry().values(), *judges().values()]
     unnamed = [reason for model in models for reason in _unnamed(model, known, typed)]
-    if not has_lines(sweep, pictures) and not _same_data(sweep, own):
+    theirs, ours = parse_address(sweep.data), parse_address(own.data) if own else None
+    is_named = (
+        theirs and ours and replace(theirs, revision="") == replace(ours, revision="")
+    )  # their commits may differ
+    if not has_lines(sweep, pictures) and not is_named:
         unnamed.append(f"the data {redact_address(sweep.data)}")
     if unnamed:
         raise RunFolderError(
@@ -125,9 +129,3 @@ def _is_named_service(endpoint: Endpoint, known: Sequence[ModelSpec], typed: Seq
 def _same_code(model: ModelSpec) -> tuple[object, ...]:
     """Return the fields that decide which code a model runs."""
     return (model.source, model.revision, model.backend, model.trust_remote_code, model.options, model.processor)
-
-
-def _same_data(sweep: Sweep, own: Sweep | None) -> bool:
-    """Return True if both sweeps name the same data address; their commits may differ."""
-    theirs, ours = parse_address(sweep.data), parse_address(own.data) if own else None
-    return theirs is not None and ours is not None and replace(theirs, revision="") == replace(ours, revision="")

@@ -51,9 +51,7 @@ class CellOrdinals:
     """The set of the ordinals of some cells; it only stores the cells."""
 
     offsets: Sequence[int]
-    """The plan's ``offsets``."""
     cells: Collection[int]
-    """Indexes of the cells."""
 
     def __contains__(self, ordinal: object) -> bool:
         return isinstance(ordinal, int) and bisect_right(self.offsets, ordinal) - 1 in self.cells
@@ -255,12 +253,10 @@ def make_plan(
     left_out: Sequence[SkippedLines] = (),
 ) -> Plan:
     """Return the plan of a sweep; ``samples``: protocol -> scenario -> samples to play."""
-
-    def played(open_ended: bool) -> Mapping[str, Sequence[Sample]]:
-        return next((loaded for protocol, loaded in samples.items() if protocol.is_open_ended is open_ended), {})
-
+    played = {protocol.is_open_ended: loaded for protocol, loaded in reversed([*samples.items()])}
     choice, open_ended, example_pools = (
-        {name: tuple(loaded) for name, loaded in group.items()} for group in (played(False), played(True), pools)
+        {name: tuple(loaded) for name, loaded in group.items()}
+        for group in (played.get(False, {}), played.get(True, {}), pools)
     )
     rule, judge = sweep.precision, sweep.turn_judge
     return Plan(sweep.cells(), choice, example_pools, sweep.seed, open_ended, tuple(left_out), judge, rule)

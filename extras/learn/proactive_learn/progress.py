@@ -97,7 +97,6 @@ class TrainingProgress:
     say: Callable[[str], None]
     start_time: float = field(default_factory=time.perf_counter)
     recent: deque[Mapping[str, float]] = field(default_factory=lambda: deque(maxlen=LIVE_CHECK_STEPS))
-    """Metrics of the last steps."""
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record the metrics of one step; report once if few of the first groups have a gradient."""

@@ -22,7 +22,6 @@ from proactive_learn.settings import REMOVED, Train, TrainError
 
 RESOLVED, ROLLOUTS, MODEL = "train.resolved.toml", "rollouts", "model.toml"
 MAX_DIFFERENCES = 6
-"""Differences listed in an error message."""
 VLLM_LORA_RANKS = (16, 32, 64, 128, 256, 320, 512)
 """Values that vLLM 0.32 takes for ``max_lora_rank`` (``vllm.config.lora``)."""
 ROLLOUT_SCHEMA = {

@@ -98,7 +98,6 @@ class Train(Frozen):
     lora: Lora = Lora()
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
     max_tokens: Count = 50
-    """Token limit of a reply."""
     exploration: Exploration = Exploration()
     kl: Annotated[float, Field(ge=0)] = 0.0
     """Weight of the KL divergence from the model before training."""

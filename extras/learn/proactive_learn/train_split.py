@@ -5,7 +5,7 @@ ignored. Every row is checked before training; pictures are not decoded here.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 import polars as pl
 
 from envs.samples import BadData
-from orchestrator.datasets.benchmark_files import Say
 from orchestrator.datasets.download import DATASET
 from orchestrator.datasets.sources import Address, FetchError, RemoteFolder, pin
 
@@ -94,9 +93,7 @@ def check_split(folder: Path, expected: int = ROWS) -> int:
     return number
 
 
-def fetch_split(
-    folder: Path, revision: str | None = None, say: Say = print, checked: Callable[[Path], int] = check_split
-) -> Path:
+def fetch_split(folder: Path, revision: str | None = None) -> Path:
     """Download the split into ``folder/train`` and check it; raises FetchError or BadData."""
     address, target = pin(Address("hf", DATASET, revision or "", REMOTE)), folder / FOLDER
     source = RemoteFolder(address, target)
@@ -104,8 +101,8 @@ def fetch_split(
     if not files:
         raise FetchError(f"{address} has no {PATTERN}")
     for name, size in files.items():
-        say(f"{name}: {size / 1e6:,.0f} MB")
+        print(f"{name}: {size / 1e6:,.0f} MB")
         source.download(name, size, target / name)
     shutil.rmtree(source.arriving, ignore_errors=True)
-    say(f"{target}: {checked(target):,} rows at commit {address.revision}, all good")
+    print(f"{target}: {check_split(target):,} rows at commit {address.revision}, all good")
     return target

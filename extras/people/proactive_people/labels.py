@@ -44,7 +44,6 @@ class OptionLabel(BaseModel):
 
 
 COLUMNS = tuple(OptionLabel.model_fields)
-"""Columns of the CSV file."""
 
 
 class PairAgreement(NamedTuple):
