@@ -41,13 +41,11 @@ class StartReport(NamedTuple):
     """Model -> identity of the loaded weights (``weights_identity``); models without weights are left out."""
 
 
-def expected_in_flight(model: ModelSpec) -> int:
-    """Return the episodes in flight that the entry alone implies, for leases before the worker is ready."""
-    return choose_in_flight(model).episodes
-
-
 def choose_in_flight(model: ModelSpec, cache_tokens: int | None = None) -> InFlight:
-    """Return the episodes in flight of an engine; ``cache_tokens`` is the size of vLLM's key-value cache, if it is known."""
+    """Return the episodes in flight of an engine; ``cache_tokens`` is the size of vLLM's key-value cache.
+
+    Before the worker is ready, that is unknown, and leases follow the entry alone.
+    """
     if model.in_flight is not None:
         return InFlight(model.in_flight, "in_flight of its entry")
     if model.backend == "transformers":

@@ -52,12 +52,11 @@ def _read_device(nvml: Any, number: int) -> Device | None:
         handle = nvml.nvmlDeviceGetHandleByIndex(number)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         uuid, kind = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
-        return Device(str(number), uuid, kind, memory.free, memory.total, _read_holders(nvml, handle))
+        holders = []
+        with suppress(nvml.NVMLError):
+            processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            holders = [
+                (process.pid, process.usedGpuMemory) for process in processes if process.usedGpuMemory is not None
+            ]
+        return Device(str(number), uuid, kind, memory.free, memory.total, tuple(holders))
     return None  # the device is lost, or reports no memory (some share the host's)
-
-
-def _read_holders(nvml: Any, handle: Any) -> tuple[tuple[int, int], ...]:
-    with suppress(nvml.NVMLError):
-        processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        return tuple((process.pid, process.usedGpuMemory) for process in processes if process.usedGpuMemory is not None)
-    return ()

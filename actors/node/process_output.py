@@ -39,12 +39,6 @@ def output_files() -> tuple[str, ...]:
     return tuple(path for path in paths if os.path.isfile(path))
 
 
-def root_cause(text: str) -> str:
-    """Return the last error in an output that is a cause itself; empty if there is none."""
-    errors = [line.strip() for line in LAST_LINE.findall(text) if REFERS_TO_OUTPUT not in line]
-    return errors[-1][:LONGEST] if errors else ""
-
-
 @contextmanager
 def name_root_cause() -> Iterator[None]:
     """Replace an error whose cause is in this process's output by a RuntimeError with that cause."""
@@ -52,10 +46,11 @@ def name_root_cause() -> Iterator[None]:
     try:
         yield
     except RuntimeError as problem:
-        cause = root_cause(_written_since(sizes_before)) if REFERS_TO_OUTPUT in str(problem) else ""
-        if not cause:
+        errors = [line.strip() for line in LAST_LINE.findall(_written_since(sizes_before))]
+        causes = [error for error in errors if REFERS_TO_OUTPUT not in error]
+        if REFERS_TO_OUTPUT not in str(problem) or not causes:
             raise
-        raise RuntimeError(cause) from problem
+        raise RuntimeError(causes[-1][:LONGEST]) from problem
 
 
 def _written_since(sizes_before: dict[str, int]) -> str:

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from actors.engine.in_flight import expected_in_flight
+from actors.engine.in_flight import choose_in_flight
 from orchestrator.scheduling.balance import Load
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast.forecast import Work, count_work, published_cells, replica_rates
@@ -36,8 +36,9 @@ def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand], dict[st
     counts, rates = count_work(sweep, cells), replica_rates(sweep, "h200", [], cells)
     models = [model for model in sweep.models if model.gpus]
     queues = {m.name: [next(numbers) for _ in range(counts[m.name])] for m in models}
+    in_flight = {m.name: choose_in_flight(m).episodes for m in models}
     demands = {
-        m.name: Demand(0, m.gpus, MAX_REPLICAS, expected_in_flight(m), rate=rates[m.name].episodes, start=rates[m.name].start)
+        m.name: Demand(0, m.gpus, MAX_REPLICAS, in_flight[m.name], rate=rates[m.name].episodes, start=rates[m.name].start)
         for m in models
     }  # fmt: skip
     return queues, demands, rates

@@ -141,7 +141,9 @@ class TransformersBackend(Backend):
         try:
             answers = await asyncio.get_running_loop().run_in_executor(self.generator, answer, batch)
         except Exception as error:
-            if not is_out_of_memory(error):
+            if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(
+                error
+            ):
                 self._fail(jobs, error)
                 return
         else:
@@ -280,13 +282,6 @@ class ModelAndProcessor:
         gc.collect()  # on several devices, its hooks refer to it
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return True if a device, or the machine, ran out of memory."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
 def _without_prompt(output: torch.Tensor, prompt: torch.Tensor) -> torch.Tensor:

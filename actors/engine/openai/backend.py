@@ -22,7 +22,7 @@ from actors.engine.backend import Backend, BackendDied, ModelInput, ModelStopped
 from actors.engine.budget import Bill, Ledger, Wallet
 from actors.engine.chat_format import data_url
 from actors.engine.image_loader import PictureLoader
-from actors.engine.in_flight import expected_in_flight
+from actors.engine.in_flight import choose_in_flight
 from actors.engine.openai import request_body
 from actors.engine.openai.dialect import Dialect, open_client, read_key
 from actors.engine.openai.rate_limit import Pace, RetryableError, Throttled
@@ -74,7 +74,7 @@ class OpenAIBackend(Backend):
             http_client=open_client(),
         )
         self.pictures = PictureLoader(data, model)
-        self.pace = Pace(expected_in_flight(model))
+        self.pace = Pace(choose_in_flight(model).episodes)
         self.wallet = Wallet(Ledger({model.name: self.endpoint.max_cost}, None, {}), model.name)
         self.dialect = Dialect(model, self.client, self.key)
         self.last_answer_at = 0.0

@@ -49,13 +49,9 @@ class LabelPage(LoopbackPage):
         """Return how many of the answers have a label of this person."""
         return sum(answer.key in self.labels for answer in self.answers)
 
-    def _next_number(self) -> int:
-        """Return the first answer without a label, counted from 1; one more than there are if all have one."""
-        numbers = (number for number, answer in enumerate(self.answers, 1) if answer.key not in self.labels)
-        return next(numbers, len(self.answers) + 1)
-
     async def _show(self, request: web.Request) -> web.Response:
-        number = parse_number(request.query.get("n") or str(self._next_number()))
+        unlabeled = (number for number, answer in enumerate(self.answers, 1) if answer.key not in self.labels)
+        number = parse_number(request.query.get("n") or str(next(unlabeled, len(self.answers) + 1)))
         if not number:
             raise web.HTTPBadRequest
         return self._render(number, self.answers[number - 1] if number <= len(self.answers) else None)
