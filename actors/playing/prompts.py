@@ -86,10 +86,11 @@ def turn_image(view: View, sample: Sample, condition: Condition) -> ImageRef:
     if condition.picture == "none":
         return NO_PICTURE
     if condition.picture == "own":
+        if condition.picture_later != "blank":
+            return view.image
         game = SCENARIOS[sample.scenario]
-        first = game.image(sample, game.initial(sample))
-        is_later = condition.picture_later == "blank" and view.image != first
-        return replace(view.image, grey=True) if is_later else view.image
+        is_first = view.image == game.image(sample, game.initial(sample))
+        return view.image if is_first else replace(view.image, grey=True)
     if sample.swapped is None:
         raise ValueError(f"no picture was drawn to be swapped with that of sample {sample.scenario}/{sample.id}")
     return sample.swapped.image
