@@ -39,6 +39,7 @@ ORDER = (
     "orchestrator.report.figures",
     "orchestrator.report.comparisons",
     "orchestrator.report.html",
+    "orchestrator.film_strip",
     "orchestrator.merging",
     "orchestrator.export",
     "orchestrator.tracking",

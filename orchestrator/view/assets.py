@@ -1,12 +1,13 @@
 """The template, style and scripts of the page, served by ``page`` or written by ``bundle``."""
 
+import json
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from orchestrator.report.html.text import inert, visible
+from orchestrator.report.html.text import visible
 from orchestrator.report.measures.endings import EndingKind
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.answer import folder_answers
@@ -36,3 +37,9 @@ def render_page(runs: Mapping[str, RunData], policy: str = "", **more: Any) -> s
     return TEMPLATE.render(
         style=STYLE, script=SCRIPT, title=title, answers=answers, policy=policy, content=inert(content)
     )
+
+
+def inert(content: Mapping[str, Any]) -> str:
+    """Return JSON that cannot end its ``script`` element: ASCII without ``<``, ``>`` and ``&``, equal bytes for equal content."""
+    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&"})

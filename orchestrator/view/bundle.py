@@ -15,8 +15,8 @@ from typing import NamedTuple
 import polars as pl
 
 from envs.errors import RunFolderError
+from orchestrator.film_strip.thumbnails import Thumbnails
 from orchestrator.report.html.text import policy_hash
-from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.assets import SCRIPT, STYLE, render_page

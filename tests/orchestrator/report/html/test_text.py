@@ -2,7 +2,8 @@
 
 import json
 
-from orchestrator.report.html.text import inert, visible
+from orchestrator.report.html.text import visible
+from orchestrator.view.assets import inert
 
 
 def test_invisible_characters_are_spelled_and_long_texts_cut():

@@ -16,8 +16,7 @@ from envs import SCENARIOS
 from envs.answers import as_letter, as_text, option_table
 from envs.lenient import repair_reply
 from envs.types import Move, Sample, State, View
-from orchestrator.report.html.text import cut
-from orchestrator.report.html.thumbnails import Thumbnails, parse_image_key
+from orchestrator.film_strip.thumbnails import Thumbnails, parse_image_key
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row
 from sweeps.conditions import Condition
@@ -148,6 +147,11 @@ def _verdict(row: Row) -> dict[str, Any]:
     """Return the shown columns of a verdict, texts cut."""
     shown = {name: row[name] for name in VERDICT if _is_plain(row.get(name))}
     return {name: list(cut(value, LONGEST_REPLY)) if isinstance(value, str) else value for name, value in shown.items()}
+
+
+def cut(text: str, longest: int) -> tuple[str, int]:
+    """Return the text, cut if it is too long, and its full length; 0 if nothing was cut."""
+    return (text, 0) if len(text) <= longest else (text[:longest], len(text))
 
 
 def _is_plain(value: Any) -> bool:

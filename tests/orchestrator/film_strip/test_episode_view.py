@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from orchestrator.report.html import episode_view
-from orchestrator.report.html.episode_view import replay_episode
+from orchestrator.film_strip import episode_view
+from orchestrator.film_strip.episode_view import replay_episode
 from tests.orchestrator.blocks import episode, turn
 
 KEY = "uniform/QD/hint/0001-00000000"

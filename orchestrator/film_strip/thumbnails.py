@@ -69,25 +69,20 @@ class Thumbnails:
         return self._numbers[full_size.key]
 
     def _add(self, renderer: Renderer, ref: ImageRef) -> int | str:
+        """Keep the picture in WebP, and return its number; the reason if it cannot be shown."""
         if len(self.uris) >= self.most or self.bytes >= self.most_bytes:
             return "left out: the number of pictures of a page is bounded"
         try:
-            return self.keep(make_thumbnail(renderer, ref))
+            picture = renderer.picture(ref)
         except UnreadablePicture as problem:
             return visible(problem)
+        scale, buffer = min(1.0, EDGE / max(picture.size)), io.BytesIO()
+        small = picture.resize((max(1, round(picture.width * scale)), max(1, round(picture.height * scale))))
+        small.save(buffer, "WEBP", quality=QUALITY, method=4)
+        return self.keep(buffer.getvalue())
 
     def _embed(self, picture: bytes) -> int:
         uri = "data:image/webp;base64," + b64encode(picture).decode()
         self.uris.append(uri)
         self.bytes += len(uri)
         return len(self.uris) - 1
-
-
-def make_thumbnail(renderer: Renderer, ref: ImageRef) -> bytes:
-    """Return the picture in WebP, its longer side at most ``EDGE`` pixels; raises UnreadablePicture."""
-    picture = renderer.picture(ref)
-    scale = min(1.0, EDGE / max(picture.size))
-    small = picture.resize((max(1, round(picture.width * scale)), max(1, round(picture.height * scale))))
-    buffer = io.BytesIO()
-    small.save(buffer, "WEBP", quality=QUALITY, method=4)
-    return buffer.getvalue()
