@@ -116,16 +116,12 @@ def draw_samples(sweep: Sweep, folder: Path, share: float) -> DrawnIds:
     for (is_open, scenario), part in rows.group_by("is_open", "scenario", maintain_order=True):
         everywhere = part.group_by("sample_id").agg(pl.col("cell").n_unique()).filter(cell=part["cell"].n_unique())
         ids_by_scenario = repeated.setdefault(bool(is_open), {})
-        if ids := _take_share(str(scenario), everywhere["sample_id"].to_list(), share):
-            ids_by_scenario[str(scenario)] = ids
+        if ids := everywhere["sample_id"].to_list():
+            ranked = sorted(ids, key=lambda number: (chance(0, scenario, number, "flip-rate").random(), number))
+            ids_by_scenario[str(scenario)] = sorted(ranked[: ceil(share / 100 * len(ids) - 1e-9)])
     if not repeated or not all(repeated.values()):
         raise RunFolderError(f"{folder} has no sample that every cell has played; finish the run first")
     return repeated
-
-
-def _take_share(scenario: str, ids: Sequence[int], share: float) -> list[int]:
-    ranked = sorted(ids, key=lambda sample_id: (chance(0, scenario, sample_id, "flip-rate").random(), sample_id))
-    return sorted(ranked[: ceil(share / 100 * len(ids) - 1e-9)])
 
 
 def repeated_models(sweep: Sweep) -> tuple[ModelSpec, ...]:

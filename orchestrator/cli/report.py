@@ -30,6 +30,7 @@ from orchestrator.report.tables import all_tables, paper_comparison
 from orchestrator.report.tables.evidence import add_notes, input_notes
 from orchestrator.report.tables.formats import rich_table
 from orchestrator.storage.disk import disk_errors
+from sweeps.load import limited_products
 
 IdsFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Where --filter writes the ids that it keeps.")]
 A_SHARE = "Only show which samples the paper's filter keeps, without those that PERCENT of the models get at once."
@@ -101,7 +102,7 @@ def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) ->
         return
     print_tables(run_data.rows, run_data.sweep, run_data.folder)
     show(*map(rich_table, all_tables.terminal_tables(run_data)), min_width=WIDTH)
-    print_sources(run_data.folder, run_data.left_out_reasons)
+    print_sources(run_data.folder, [*limited_products(run_data.sweep), *run_data.left_out])
     if write:
         _write_run(run_data, figures)
     print_answers(run_data.rows, run_data.sweep, run_data.folder)

@@ -7,7 +7,6 @@ from pathlib import Path
 import polars as pl
 
 from actors.playing.judge_trial import reads_nothing
-from envs.types import Mode
 from orchestrator.execution.prepare import AttemptState
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan
@@ -17,6 +16,7 @@ from orchestrator.report.scores.package_measures import add_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.status import count_cells, put_aside_unmended, write_status
 from orchestrator.storage.verdict_store import verdicts
+from sweeps.spec import Sweep
 
 
 @dataclass(frozen=True)
@@ -54,23 +54,22 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
 
 def write_judge_scores(state: AttemptState, judge: str) -> pl.DataFrame:
     """Return the rows scored by one judge; write them as results.json if it is the sweep's own."""
-    rows, stored = score_folder(state.plan, state.output, judge), stored_episodes(state.plan, state.output)
+    rows, stored = score_folder(state.plan, state.sweep, state.output, judge), stored_episodes(state.plan, state.output)
     rows = add_measures(rows, state.output, state.sweep, stored, state.plan.samples_by_id, state.say)
     if own_judge_key(state.sweep) == judge:
         write_results(state.output, rows)
     return rows
 
 
-def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:
+def score_folder(plan: Plan, sweep: Sweep, output: Path, judge: str) -> pl.DataFrame:
     """Return one row per planned cell (``score``); open-ended answers count by the verdicts of this judge.
 
     One model is scored at a time, which bounds memory.
     """
     judge_verdicts, parts = verdicts(output).filter(pl.col("judge") == judge), []
-    reference = {cell.condition.name for cell in plan.cells if cell.condition.mode is Mode.REFERENCE}
     for (model,), planned in planned_rows(plan).group_by(["model"], maintain_order=True):
         stored = stored_episodes(plan, output, str(model))
-        model_rows = score(stored, planned, judge_verdicts, reference=reference)
+        model_rows = score(stored, planned, judge_verdicts, reference=sweep.reference_conditions)
         parts.append(add_anytime_intervals(model_rows, stored, plan.precision, plan.seed))
     rows = pl.concat(parts, how="diagonal")  # only some models may have open-ended cells
     return rows.with_columns(pl.col(name).fill_null(0) for name in JUDGE_COUNTS if name in rows.columns).sort("cell")

@@ -120,17 +120,12 @@ class StoppingRule:
         low, high = bounds(halves, sizes, rounds, unit.half_width / 200)
         return 200 * low - 100, 200 * high - 100
 
-    def _largest_cell(self, number: int) -> int:
-        return max(len(self.answers[cell]) for cell in self.units[number].all_cells)
-
-    def known_rounds(self, number: int) -> float:
-        """Return the number of rounds up to which all answers of a unit are known; infinity if all its answers are known."""
-        unknown = (np.flatnonzero(self.answers[cell] == UNKNOWN) for cell in self.units[number].all_cells)
-        return min(float(ranks[0]) if ranks.size else float("inf") for ranks in unknown)
-
     def _look_at(self, number: int) -> None:
         """Compute the interval of a unit after every ``LOOK`` known rounds, until it is narrow enough."""
-        unit, known_to = self.units[number], min(self._largest_cell(number), self.known_rounds(number))
+        unit = self.units[number]
+        answers = [self.answers[cell] for cell in unit.all_cells]
+        unknown = [int(ranks[0]) for states in answers if (ranks := np.flatnonzero(states == UNKNOWN)).size]
+        known_to = min([max(map(len, answers)), *unknown])
         while number not in self._narrow_at and self._looked[number] + LOOK <= known_to:
             self._looked[number] += LOOK
             low, high = self.bounds(unit, self._looked[number])

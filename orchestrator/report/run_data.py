@@ -18,7 +18,6 @@ from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, Condition
-from sweeps.load import limited_products
 from sweeps.spec import Sweep
 
 P = ParamSpec("P")
@@ -30,7 +29,6 @@ CLUSTERS: dict[str, tuple[Callable[[Sample], str], str]] = {
 """Name of a clustering -> key of a sample's cluster, and its description."""
 AUTOMATIC = "automatic"
 """The clustering that uses a scenario's clusters if they widen its intervals (``report.measures.clustering``)."""
-CERTAIN = ("oracle", "always-ask", "abstain")
 ACROSS, ALONG = ("left", "right", "zoom"), ("up", "down", "zoom")
 """Moves that COCO counts on each axis (``envs.coco``)."""
 
@@ -65,11 +63,6 @@ class RunData:
     """The benchmark folder that a command names; None for the sweep's own."""
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Results of functions that are ``cached_per_run``."""
-
-    @property
-    def left_out_reasons(self) -> list[str]:
-        """Return one sentence per condition that a model cannot take, and per scenario with bad lines."""
-        return [*limited_products(self.sweep), *map(str, self.left_out)]
 
     @cached_property
     def rows(self) -> pl.DataFrame:
@@ -140,11 +133,6 @@ class RunData:
     @property
     def baselines(self) -> frozenset[str]:
         return self.sweep.baselines
-
-    @property
-    def certain(self) -> frozenset[str]:
-        """Return the names of policies whose figures are certain by rule, so that they have no interval."""
-        return frozenset(name for policy in CERTAIN for name in self.models_of_policy(policy))
 
     def models_or_baselines(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows of models, or all rows if they are of baselines only."""

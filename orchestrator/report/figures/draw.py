@@ -47,7 +47,10 @@ def draw_figures(run_data: RunData, names: Collection[str] = tuple(CAPTIONS)) ->
     with plots.house_style():
         drawn = {name: figure for name, draw in functions.items() if (figure := draw(run_data))}
         for figure in drawn.values():
-            plots.lay_out(figure)
+            figure.draw_without_rendering()
+            figure.set_layout_engine(
+                None
+            )  # laid out once: with an engine, matplotlib draws a figure twice for each file
     return drawn
 
 

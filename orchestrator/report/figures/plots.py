@@ -73,12 +73,6 @@ def new_figure(height: float) -> Figure:
     return figure
 
 
-def lay_out(figure: Figure) -> None:
-    """Lay out the figure once; with a layout engine, matplotlib draws a figure twice for each file."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine(None)
-
-
 def render(figure: Figure, form: str) -> bytes:
     """Return the figure as ``pdf`` (its fonts embedded) or ``svg``, without a date."""
     buffer = io.BytesIO()

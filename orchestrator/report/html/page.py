@@ -3,10 +3,10 @@
 The same folder, data and seed give the same bytes. Every sentence is computed from this run.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,7 +17,7 @@ from actors.text.printable import list_first
 from envs import in_paper_order
 from envs.plural import pluralize
 from envs.types import ERRORS
-from orchestrator.report.figures.draw import CAPTIONS, FigureImage, figure_images
+from orchestrator.report.figures.draw import CAPTIONS, figure_images
 from orchestrator.report.html.text import policy_hash, visible
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.paper.published import foreign_scenarios, subset_scenarios
@@ -26,25 +26,11 @@ from orchestrator.report.scores.answer import answer_sentences
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
 from orchestrator.report.scores.unreadable import unreadable_lines
 from orchestrator.report.tables.all_tables import report_tables
-from orchestrator.report.tables.table import Table
 from orchestrator.storage import lock, safe_write
 from orchestrator.storage.status import last_status
 from orchestrator.storage.verdict_store import judge_counts
 
 NAME = "report.html"
-
-
-class Page(NamedTuple):
-    """Everything that the template shows."""
-
-    title: str
-    answers: Sequence[str]
-    """A sentence per model that says whether it asks; if no episode is scored, that alone."""
-    problems: Sequence[str]
-    tables: Sequence[Table]
-    figures: Sequence[tuple[str, str, FigureImage]]
-    """Name, caption and image of each figure."""
-    facts: dict[str, str]
 
 
 def write_page(run_data: RunData) -> Path:
@@ -55,23 +41,23 @@ def write_page(run_data: RunData) -> Path:
     environment = Environment(loader=PackageLoader(__package__, "."), autoescape=True, **options)
     environment.filters["visible"] = visible
     template, target = environment.get_template("template.html.j2"), run_data.folder / NAME
-    text = template.render(page=build_page(run_data), pluralize=pluralize, style=style, policy=policy)
+    text = template.render(build_page(run_data), pluralize=pluralize, style=style, policy=policy)
     safe_write.write(target, text.encode())
     return target
 
 
-def build_page(run_data: RunData) -> Page:
-    """Return the contents of the page."""
+def build_page(run_data: RunData) -> dict[str, Any]:
+    """Return everything that the template shows; figures have a name, a caption and an image."""
     answers = [visible(sentence, 600) for sentence in answer_sentences(run_data.rows, run_data.sweep)]
     unreadable = unreadable_lines(run_data.rows, run_data.folder, run_data.baselines)
-    return Page(
-        title=visible(run_data.sweep.name),
-        answers=answers or ["No episode of a model is scored."],
-        problems=[*(visible(line, 400) for line in unreadable), *list_problems(run_data)],
-        tables=report_tables(run_data),
-        figures=[(name, CAPTIONS.get(name, name), image) for name, image in figure_images(run_data).items()],
-        facts=list_facts(run_data),
-    )
+    return {
+        "title": visible(run_data.sweep.name),
+        "answers": answers or ["No episode of a model is scored."],
+        "problems": [*(visible(line, 400) for line in unreadable), *list_problems(run_data)],
+        "tables": report_tables(run_data),
+        "figures": [(name, CAPTIONS.get(name, name), image) for name, image in figure_images(run_data).items()],
+        "facts": list_facts(run_data),
+    }
 
 
 def list_facts(run_data: RunData) -> dict[str, str]:

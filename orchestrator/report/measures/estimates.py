@@ -14,7 +14,7 @@ from envs import SCENARIOS
 from envs.types import Ending, Mode
 from orchestrator.report.measures.clustering import add_clusters, attach, independent_units, number_groups
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.scores.answer import ANSWERS, FIRST_REPLIES, IF_ASKED, first_reply_columns
+from orchestrator.report.scores.answer import ANSWERS, FIRST_REPLIES, GROUP, IF_ASKED, first_reply_columns
 from orchestrator.report.scores.metrics import ACTION_SHARES, average_over_scenarios
 from orchestrator.report.scores.precision_stops import (
     Intervals,
@@ -34,7 +34,6 @@ from orchestrator.report.statistics.clustered import (
     unknown_is_nan,
 )
 
-GROUP = ("model", "condition", "protocol")
 CELL = ("cell", "model", "scenario", "condition", "protocol")
 COUNTS = ("planned", "finished", "failed", "scored", "errors", "overflow", "truncated", "thoughts_cut")
 SHARES = {**ACTION_SHARES, "share_right": "correct", "share_unparsable": "unparsable"}
@@ -42,6 +41,8 @@ SHARES = {**ACTION_SHARES, "share_right": "correct", "share_unparsable": "unpars
 OF_EPISODES = {"acc": "correct", "acc_first": "first", "loops": "limit", **{name: name for name in ANSWERS}}
 """Share of episodes -> the column of 0 and 1 that it is the mean of."""
 ASKING = {*FIRST_REPLIES, *IF_ASKED}
+CERTAIN = ("oracle", "always-ask", "abstain")
+"""Policies whose figures are certain by rule, so that they have no interval."""
 MEASURES = ("acc", "acc_first", "ps", "loops", *SHARES, *ANSWERS, *IF_ASKED)
 """Measures of a cell, in percent except ps (protocol.md, 'Measures'); ``acc_first`` is accuracy at the first turn,
 which the paper's filter of samples bounds (section 3.3); the last are those of ``scores.answer``."""
@@ -78,7 +79,7 @@ def estimate(run_data: RunData) -> Estimates:
     scored, means = run_data.rows.select(*CELL, *COUNTS, "acc", "acc_bound"), average_over_scenarios(run_data.rows)
     cell_rows = scored.join(cells.drop("acc"), on="cell", how="left").sort("cell")
     mean_rows = means.drop("acc", "ps").join(averages, on=list(GROUP), how="left").sort(GROUP)
-    is_certain = pl.col("model").is_in(list(run_data.certain))
+    is_certain = pl.col("model").is_in([name for policy in CERTAIN for name in run_data.models_of_policy(policy)])
     bounds = pl.col([f"{name}{end}" for name in MEASURES for end in ("_low", "_high")])
     shown = pl.when(~is_certain).then(bounds).name.keep()
     return Estimates(*(rows.with_columns(shown) for rows in (cell_rows, mean_rows)))

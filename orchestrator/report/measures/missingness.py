@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from envs.types import CUT_SHORT, ERRORS, Ending
 from orchestrator.report.measures.clustering import NAMES, add_clusters, attach, independent_units, number_groups
-from orchestrator.report.measures.estimates import GROUP
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.answer import GROUP
 from orchestrator.report.statistics.clustered import (
     Estimate,
     average_strata,

@@ -10,7 +10,7 @@ import polars as pl
 
 from envs.errors import RunFolderError
 from envs.types import Ending
-from orchestrator.report.statistics.proportion import proportion_bounds
+from orchestrator.report.statistics.proportion import share_columns
 from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.schemas import UNREADABLE
 from sweeps.protocol import ZERO_SHOT
@@ -22,7 +22,8 @@ ANSWERS = (*FIRST_REPLIES, "unreadable")
 """``unreadable`` is the share of scored episodes that a reply ended which names no option, at any turn."""
 IF_ASKED = {"right_if_asked": "correct", "limit_if_asked": "limit"}
 """Share of the episodes that ask -> the column of its episodes: right in the end, or still asking at the turn limit."""
-NAMES, ENDS = ("model", "condition", "protocol"), ("", "_low", "_high")
+GROUP = ("model", "condition", "protocol")
+"""Columns that the cells of an average share."""
 FEWEST_PERCENT = 0.5
 """Smallest share that a sentence mentions."""
 
@@ -47,21 +48,15 @@ def answer_counts(answered: pl.Expr) -> list[pl.Expr]:
 def answer_columns(reference: Collection[str]) -> list[pl.Expr]:
     """Return the shares in percent with their score intervals; those of asking are null under ``reference`` conditions."""
     can_ask = ~pl.col("condition").is_in(list(reference))
-    shares = [_share(name, pl.when(can_ask).then(pl.col("scored"))) for name in FIRST_REPLIES]
-    asked = [_share(name, pl.when(can_ask).then(pl.col("_asks"))) for name in IF_ASKED]
-    return [column for columns in (*shares, *asked, _share("unreadable", pl.col("scored"))) for column in columns]
-
-
-def _share(name: str, total: pl.Expr) -> list[pl.Expr]:
-    hits = pl.col(f"_{name}")
-    share, (low, high) = hits / total, proportion_bounds(hits, total)
-    ends = share, pl.min_horizontal(low, share), pl.max_horizontal(high, share)
-    shares = ((100 * part).clip(0, 100) for part in ends)
-    return [pl.when(total > 0).then(part).alias(f"{name}{end}") for part, end in zip(shares, ENDS, strict=True)]
+    totals = dict.fromkeys(FIRST_REPLIES, pl.when(can_ask).then(pl.col("scored")))
+    totals |= dict.fromkeys(IF_ASKED, pl.when(can_ask).then(pl.col("_asks")))
+    shares = [share_columns(name, pl.col(f"_{name}"), total) for name, total in totals.items()]
+    shares.append(share_columns("unreadable", pl.col("_unreadable"), pl.col("scored")))
+    return [column for columns in shares for column in columns]
 
 
 def average_answers(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the unweighted means over scenarios of the shares, one row per ``NAMES``; ``rows`` are those of results.
+    """Return the unweighted means over scenarios of the shares, one row per ``GROUP``; ``rows`` are those of results.
 
     Shares of the episodes that ask are ratios of two means, and null where nobody asks.
     """
@@ -69,7 +64,7 @@ def average_answers(rows: pl.DataFrame) -> pl.DataFrame:
     joint = [(pl.col("asks") * pl.col(name).fill_null(0)).mean() / pl.col("asks").mean() for name in IF_ASKED]
     ratios = [pl.when(pl.col("asks").mean() > 0).then(ratio) for ratio in joint]
     named = [ratio.alias(name) for name, ratio in zip(IF_ASKED, ratios, strict=True)]
-    return scored.group_by(NAMES, maintain_order=True).agg(pl.col(ANSWERS).mean(), *named)
+    return scored.group_by(GROUP, maintain_order=True).agg(pl.col(ANSWERS).mean(), *named)
 
 
 def answer_sentences(rows: pl.DataFrame, sweep: Sweep) -> Iterator[str]:

@@ -12,13 +12,12 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.samples import paper_ids
-from envs.types import CUT_SHORT, ERRORS, UNSCORED, Ending, Mode
-from orchestrator.report.scores.answer import ANSWERS, IF_ASKED, answer_columns, answer_counts
+from envs.types import CUT_SHORT, ERRORS, UNSCORED, Ending
+from orchestrator.report.scores.answer import ANSWERS, GROUP, IF_ASKED, answer_columns, answer_counts
 from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
-from orchestrator.report.statistics.proportion import proportion_bounds
+from orchestrator.report.statistics.proportion import percentage, share_columns
 from orchestrator.storage import checksums
 from orchestrator.storage.schemas import EPISODES, VERDICTS, ColumnDoc
-from sweeps.conditions import CONDITIONS
 from sweeps.packages import RESULT_COLUMNS
 from sweeps.protocol import ZERO_SHOT
 
@@ -44,15 +43,13 @@ NOT_COMPARABLE = ("prompt_tokens", "reply_tokens", "cost", *CACHED)
 """Columns that may differ between engines for the same answers; results.json leaves them out."""
 DIGITS = 6
 """Decimals in results.json."""
-REFERENCE = tuple(name for name, condition in CONDITIONS.items() if condition.mode is Mode.REFERENCE)
-"""Built-in conditions under which nothing can be asked."""
 ANSWER_COLUMNS = tuple(f"{name}{end}" for name in (*ANSWERS, *IF_ASKED) for end in ("", "_low", "_high"))
 """The last columns of results: whether the model asks, and what becomes of it (``scores.answer``)."""
 
 
 def score(
     episodes: pl.LazyFrame, planned: pl.DataFrame, verdicts: pl.LazyFrame | None = None, strict: bool = False,
-    reference: Collection[str] = REFERENCE,
+    reference: Collection[str] = ("reference",),
 ) -> pl.DataFrame:  # fmt: skip
     """Return one row per planned cell, sorted by cell, with the columns of ``result_columns.toml`` (protocol.md, 'Measures').
 
@@ -106,14 +103,6 @@ def verdict_bit(bit: str, strict: bool) -> pl.Expr:
     return pl.coalesce(f"strict_{bit}", readable, pl.lit(False)).alias(bit)
 
 
-def share_columns(name: str, hits: pl.Expr, n: pl.Expr) -> list[pl.Expr]:
-    """Return ``hits`` out of ``n`` in percent, as ``name``, with the bounds of its interval; null for n = 0."""
-    value, (low, high) = _percentage(hits, n), proportion_bounds(hits, n)
-    ends = pl.min_horizontal(100 * low, value).clip(0), pl.max_horizontal(100 * high, value).clip(upper_bound=100)
-    bounds = (pl.when(n > 0).then(end).alias(f"{name}_{side}") for end, side in zip(ends, ("low", "high"), strict=True))
-    return [value.alias(name), *bounds]
-
-
 def average_over_scenarios(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the paper's average: one row per model x condition x protocol, unweighted means of acc and ps over scenarios.
 
@@ -123,14 +112,13 @@ def average_over_scenarios(rows: pl.DataFrame) -> pl.DataFrame:
     measured = [pl.col("acc"), *([pl.col("aggregate")] if "aggregate" in rows.columns else [])]
     complete = (missing_episodes(rows.columns) == 0) & pl.coalesce(measured).is_not_null()
     defined = pl.col("scenario").is_in(list(SCENARIOS))
-    names = ("model", "condition", "protocol")
-    means = rows.sort("cell").group_by(names, maintain_order=True).agg(
+    means = rows.sort("cell").group_by(GROUP, maintain_order=True).agg(
         pl.col("acc", "ps").mean(),
         pl.col("acc").count().cast(pl.Int64).alias("scenarios"),
         complete.sum().cast(pl.Int64).alias("complete"),
         (pl.col("scenario").filter(complete).n_unique().eq(len(SCENARIOS)) & defined.all()).alias("all_seven"),
     )  # fmt: skip
-    return means.sort(names)
+    return means.sort(GROUP)
 
 
 def missing_episodes(columns: Container[str]) -> pl.Expr:
@@ -200,12 +188,12 @@ def _measure_columns() -> list[pl.Expr]:
     return [
         pl.sum_horizontal(ERRORS).alias("errors"),
         *share_columns("acc", pl.col("correct"), pl.col("scored")),
-        _percentage(pl.col("correct_first"), pl.col("scored")).alias("acc_first"),
+        percentage(pl.col("correct_first"), pl.col("scored")).alias("acc_first"),
         pl.when(pl.col("scored") > 0).then((pl.col("turns") - pl.col("scored")) / pl.col("scored")).alias("ps"),
-        _percentage(pl.col(Ending.LIMIT), pl.col("scored")).alias("loops"),
-        _percentage(pl.sum_horizontal("correct", *CUT_SHORT), pl.col("scored")).alias("acc_bound"),
-        _percentage(pl.sum_horizontal(Ending.LIMIT, *CUT_SHORT), pl.col("scored")).alias("loops_bound"),
-        *(_percentage(pl.col(count), pl.col("turns")).alias(share) for share, count in SHARES.items()),
+        percentage(pl.col(Ending.LIMIT), pl.col("scored")).alias("loops"),
+        percentage(pl.sum_horizontal("correct", *CUT_SHORT), pl.col("scored")).alias("acc_bound"),
+        percentage(pl.sum_horizontal(Ending.LIMIT, *CUT_SHORT), pl.col("scored")).alias("loops_bound"),
+        *(percentage(pl.col(count), pl.col("turns")).alias(share) for share, count in SHARES.items()),
     ]
 
 
@@ -215,14 +203,10 @@ def _column_order() -> list[str]:
     return [*PLANNED_COLUMNS, *counts, *measures, "turns", *SHARES, *NOT_COMPARABLE, "thoughts_cut"]
 
 
-def _percentage(count: pl.Expr, total: pl.Expr) -> pl.Expr:
-    return pl.when(total > 0).then(100 * count / total)
-
-
 def cached_percentages() -> list[pl.Expr]:
     """Return expressions for ``CACHED`` of a group of episodes, of those that report them (vLLM, some bills)."""
     expressions = []
     for name, (total_column, cached) in CACHED.items():
         total = pl.col(total_column).filter(pl.col(cached).is_not_null()).sum()
-        expressions.append(_percentage(pl.col(cached).sum(), total).alias(name))
+        expressions.append(percentage(pl.col(cached).sum(), total).alias(name))
     return expressions

@@ -14,6 +14,7 @@ from envs.plural import pluralize
 from envs.types import UNSCORED, Ending
 from orchestrator.planning.plan import drawn_order
 from orchestrator.precision.stopping import bounds
+from orchestrator.report.scores.answer import GROUP
 from sweeps.sections import Precision
 
 MEASURES = {
@@ -23,7 +24,6 @@ MEASURES = {
 }
 """Measure in percent -> the value of one episode, 0 or 1."""
 COLUMNS = ("cell", "scenario", "sample_id", "ending", "correct", "turns")
-GROUP = ("model", "condition", "protocol")
 Intervals = dict[str, tuple[float, float]]
 
 

@@ -160,7 +160,9 @@ def skewed_test(mean: Mean) -> tuple[Any, Any, Any, Any]:
     reach = stdtrit(mean.freedom, LEVEL)
     ends = np.array([reach, -reach, *(_undo_skewness_correction(q, skewness) for q in (reach, -reach))])
     limits = mean.value - error * ends
-    p = 2 * stdtr(mean.freedom, -abs(_correct_skewness(mean.value / error, skewness)))
+    studentized = mean.value / error
+    corrected = studentized + skewness * studentized**2 / 3 + skewness**2 * studentized**3 / 27 + skewness / 6  # Hall
+    p = 2 * stdtr(mean.freedom, -abs(corrected))
     p = np.fmin(1.0, np.maximum(np.where(mean.value == 0, 1.0, p), t_test(mean)))
     return mean.value, limits.min(axis=0), limits.max(axis=0), p
 
@@ -198,13 +200,8 @@ def share_interval(mean: Mean, most: Any) -> Estimate:
     return mean.value, np.minimum(low, mean.value), np.maximum(high, mean.value)
 
 
-def _correct_skewness(studentized: Any, skewness: Any) -> Any:
-    """Return Hall's transformation of a studentized mean."""
-    return studentized + skewness * studentized**2 / 3 + skewness**2 * studentized**3 / 27 + skewness / 6
-
-
 def _undo_skewness_correction(value: Any, skewness: Any) -> Any:
-    """Return the studentized mean whose transformation is ``value``."""
+    """Return the studentized mean that Hall's correction makes ``value``."""
     is_skewed = abs(skewness) >= 1e-6
     scale = np.where(is_skewed, skewness, 1.0)
     return np.where(is_skewed, 3 / scale * (np.cbrt(1 + scale * (value - scale / 6)) - 1), value)

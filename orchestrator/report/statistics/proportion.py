@@ -3,6 +3,8 @@
 from statistics import NormalDist
 from typing import Any
 
+import polars as pl
+
 Z = NormalDist().inv_cdf(0.975)
 """Standard errors of a two-sided 95% interval."""
 
@@ -19,6 +21,19 @@ def proportion_bounds(hits: Any, n: Any, quantile: Any = Z) -> tuple[Any, Any]:
     center = (hits + quantile**2 / 2) / weight
     half = quantile / weight * (hits * (n - hits) / n + quantile**2 / 4) ** 0.5
     return center - half, center + half
+
+
+def percentage(count: pl.Expr, total: pl.Expr) -> pl.Expr:
+    """Return ``count`` of ``total`` in percent; null if the total is 0."""
+    return pl.when(total > 0).then(100 * count / total)
+
+
+def share_columns(name: str, hits: pl.Expr, n: pl.Expr) -> list[pl.Expr]:
+    """Return ``hits`` out of ``n`` in percent, as ``name``, with the bounds of its interval; null for n = 0."""
+    value, (low, high) = percentage(hits, n), proportion_bounds(hits, n)
+    ends = pl.min_horizontal(100 * low, value).clip(0), pl.max_horizontal(100 * high, value).clip(upper_bound=100)
+    bounds = (pl.when(n > 0).then(end).alias(f"{name}_{side}") for end, side in zip(ends, ("low", "high"), strict=True))
+    return [value.alias(name), *bounds]
 
 
 def cautious_interval(hits: float, n: float) -> tuple[float, float]:

@@ -43,24 +43,14 @@ from sweeps.spec import Protocol, Sweep
 MODEL = Column("model", number=False)
 GROUP = ("model", "scenario", "condition", "protocol")
 ANSWER = {
-    "asks": "episodes whose first reply is a suggestion",
-    "right_if_asked": "of the episodes that ask, those that end with the right category",
-    "limit_if_asked": "of the episodes that ask, those that still ask at the last turn",
-    "gave_up_at_once": "episodes whose first reply is the abstention",
-    "guessed_at_once": "episodes whose first reply is a category, right or wrong",
-    "unreadable_at_once": "episodes whose first reply names no option, or is empty",
-    "unreadable": "episodes that a reply ended which names no option, at any turn",
+    "asks": Column("asks", "episodes whose first reply is a suggestion"),
+    "right_if_asked": Column("right if asked", "of the episodes that ask, those that end with the right category"),
+    "limit_if_asked": Column("to the limit", "of the episodes that ask, those that still ask at the last turn"),
+    "gave_up_at_once": Column("gave up", "episodes whose first reply is the abstention"),
+    "guessed_at_once": Column("guessed", "episodes whose first reply is a category, right or wrong"),
+    "unreadable_at_once": Column("unreadable first", "episodes whose first reply names no option, or is empty"),
+    "unreadable": Column("unreadable", "episodes that a reply ended which names no option, at any turn"),
 }
-ANSWER_HEADS = ("asks", "right if asked", "to the limit", "gave up", "guessed", "unreadable first", "unreadable")
-COST = {
-    "played": "episodes that were played here; those taken over from other runs cost nothing",
-    "tokens": "prompts and replies, as the engine counts them",
-    "cost": "paid to the service, in the currency of its prices",
-    "GPU-hours": "time in which replicas played, times their GPUs; loading is not included",
-}
-CERTIFICATES = dict.fromkeys(("model", "engine", "certificate", "outcome", "weights"), pl.String)
-NO_CERTIFICATE = "missing"
-"""Status of a model without a certificate."""
 MOST_ROWS = 40
 """Number of rows of missing replies; ``missing.csv`` has all."""
 
@@ -88,7 +78,7 @@ def answer_table(run_data: RunData) -> Table:
         "Percent of episodes with 95% intervals, averaged over scenarios.",
         "Asks, gave up, guessed and unreadable first sum to 100.",
     )
-    heads = (MODEL, *map(Column, ANSWER_HEADS, ANSWER.values()))
+    heads = (MODEL, *ANSWER.values())
     title = "Does the model ask, and is it then right?"
     return Table("answer", title, heads, lines, numbers, ranked, notes, fold_baselines=True, is_open=True)
 
@@ -244,8 +234,14 @@ def cost_table(run_data: RunData) -> Table:
         paid = number_cell(row["cost"] or None, ",.4f"), number_cell(row["gpu_hours"] or None, ",.3f")
         certificate = inputs.get(row["model"], {"certificate": MISSING.text})["certificate"]
         lines.append(line(row["model"], [*counts, *paid, TableCell(certificate)]))
-    certified = Column("input", "whether the model's input is certified to equal the package's", number=False)
-    heads = (MODEL, *map(Column, COST, COST.values()), certified)
+    heads = (
+        MODEL,
+        Column("played", "episodes that were played here; those taken over from other runs cost nothing"),
+        Column("tokens", "prompts and replies, as the engine counts them"),
+        Column("cost", "paid to the service, in the currency of its prices"),
+        Column("GPU-hours", "time in which replicas played, times their GPUs; loading is not included"),
+        Column("input", "whether the model's input is certified to equal the package's", number=False),
+    )
     return Table("cost", "Cost, time and model input", heads, tuple(lines), numbers)
 
 
@@ -273,7 +269,7 @@ def add_notes(table: Table, notes: Sequence[str]) -> Table:
 
 
 def certificate_rows(run_data: RunData) -> pl.DataFrame:
-    """Return one row per model that has a certificate or needs one: its status and outcome (``CERTIFICATES``)."""
+    """Return one row per model that has a certificate or needs one: its engine, status, outcome and weights."""
     certificates = read_certificates(run_data.folder)
     rows = []
     for model in run_data.sweep.models:
@@ -281,5 +277,6 @@ def certificate_rows(run_data: RunData) -> pl.DataFrame:
             outcome, weights = certificate.describe(), certificate.weights
             rows.append((model.name, model.backend, certificate.status, outcome, weights))
         elif model.is_local:
-            rows.append((model.name, model.backend, NO_CERTIFICATE, "", ""))
-    return pl.DataFrame(rows, schema=CERTIFICATES, orient="row")
+            rows.append((model.name, model.backend, "missing", "", ""))
+    schema = dict.fromkeys(("model", "engine", "certificate", "outcome", "weights"), pl.String)
+    return pl.DataFrame(rows, schema=schema, orient="row")

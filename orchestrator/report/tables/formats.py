@@ -33,12 +33,8 @@ def rich_table(table: Table) -> RichTable:
             no_wrap=not column.wrap, overflow="fold" if column.wrap else "ellipsis",
         )  # fmt: skip
     for row in table.open_rows:
-        rendered.add_row(*map(_rich_cell, row))
+        rendered.add_row(*(Text(cell.text_with_note, "dim" if cell.style == "unfinished" else "") for cell in row))
     return rendered
-
-
-def _rich_cell(cell: TableCell) -> Text:
-    return Text(cell.text_with_note, style="dim" if cell.style == "unfinished" else "")
 
 
 _COMMANDS = {

@@ -5,9 +5,9 @@ from dataclasses import replace
 import polars as pl
 
 from orchestrator.gold.gold_check import gold_notes
-from orchestrator.report.measures.estimates import GROUP
 from orchestrator.report.measures.judge_correction import SOURCES, corrected_shares
 from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.answer import GROUP
 from orchestrator.report.scores.metrics import BITS, average_over_scenarios
 from orchestrator.report.statistics.judge_error import FEWEST_LABELS
 from orchestrator.report.tables.parts import AVERAGE, Row, conditions_of, scenario_table

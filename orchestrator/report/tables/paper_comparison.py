@@ -18,7 +18,7 @@ from actors.playing.turn_judge import turn_judge_key
 from actors.text.printable import list_first
 from envs import SCENARIOS, regular
 from envs.plural import pluralize
-from orchestrator.report.measures.estimates import GROUP, estimate
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.paper.published import (
     AVERAGE,
     MEASURES,
@@ -31,6 +31,7 @@ from orchestrator.report.paper.published import (
     subset_scenarios,
 )
 from orchestrator.report.run_data import RunData, rank_of
+from orchestrator.report.scores.answer import GROUP
 from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.statistics.clustered import ALPHA
 from orchestrator.report.statistics.proportion import Z
@@ -45,12 +46,9 @@ SCHEMA = {
     **dict.fromkeys(("planned", "finished"), pl.Int64),
     **dict.fromkeys(("ours", "low", "high", "published", "difference"), pl.Float64),
     "episodes": pl.Int64,
-    "inside": pl.Boolean,
-    "exact": pl.Boolean,
+    **dict.fromkeys(("inside", "exact"), pl.Boolean),
     "errors": pl.Int64,
-    "reason": pl.String,
-    "judge": pl.String,
-    "apart": pl.String,
+    **dict.fromkeys(("reason", "judge", "apart"), pl.String),
     "flip_rate": pl.Float64,
 }
 KEY = ("protocol", "condition", "paper", "scenario", "measure")

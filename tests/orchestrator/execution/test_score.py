@@ -27,7 +27,7 @@ def test_scoring_by_model_equals_scoring_all_at_once(demo_data, tmp_path):
     folder, plan = play_sweep(tmp_path / "run", spec), build_plan(spec)
     judge_answers(folder, spec, spec.judge, Baseline("rule-judge"))
 
-    rows = score_folder(plan, folder, own_judge_key(spec))
+    rows = score_folder(plan, spec, folder, own_judge_key(spec))
     assert_frame_equal(rows, score(stored_episodes(plan, folder), planned_rows(plan), verdicts(folder)))
     assert rows["judged"].sum() > 0 and rows.filter(model="uniform")["judged"].to_list() == [0, 0]
 
@@ -37,6 +37,6 @@ def test_shares_of_asking_are_null_where_a_condition_of_the_sweep_cannot_be_aske
     spec = sweep(demo_data, ["uniform"], ["zero-shot", "clear"], scenarios=["ROD", "QD"], condition=own)
     folder, plan = play_sweep(tmp_path / "run", spec), build_plan(spec)
 
-    for rows in (score_folder(plan, folder, ""), score_stored(folder), read_run(folder).rows):
+    for rows in (score_folder(plan, spec, folder, ""), score_stored(folder), read_run(folder).rows):
         shares = {row["condition"]: row["asks"] for row in rows.iter_rows(named=True)}
         assert shares["clear"] is None and shares["zero-shot"] is not None

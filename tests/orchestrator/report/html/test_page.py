@@ -71,20 +71,16 @@ def test_replies_and_errors_are_text_and_not_markup(html):
 
 def test_page_opens_with_the_answer_and_what_to_know_before_reading_on(run_data, html):
     page = build_page(run_data)
-    (answer,) = page.answers
+    (answer,) = page["answers"]
     assert list(answer_sentences(run_data.rows, run_data.sweep)) == [answer]
     assert answer.startswith("llava-ov-7b asks in ") and answer in html
-    assert "unreadable" in page.problems[0] and "proactive-sweep view" in page.problems[0]
+    assert all(part in page["problems"][0] for part in ("unreadable", "proactive-sweep view"))
     assert html.index('class="answer"') < html.index('class="problems"') < html.index('id="table-answer"')
 
 
 def test_run_without_episodes_has_a_page(demo_data, tmp_path):
-    empty = play_sweep(
-        tmp_path / "empty",
-        sweep(demo_data, ["llava-ov-7b"], ["zero-shot"]),
-        only=0,
-        backends={"llava-ov-7b": HostileModel()},
-    )
+    wanted = sweep(demo_data, ["llava-ov-7b"], ["zero-shot"])
+    empty = play_sweep(tmp_path / "empty", wanted, only=0, backends={"llava-ov-7b": HostileModel()})
     page = build_page(read_run(empty))
-    assert len(page.answers) == 1 and "not played yet" in " ".join(page.problems)
+    assert len(page["answers"]) == 1 and "not played yet" in " ".join(page["problems"])
     assert "No episode of a model is scored." in write_page(read_run(empty)).read_text("utf-8")

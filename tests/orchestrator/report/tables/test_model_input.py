@@ -44,7 +44,7 @@ def runs(demo_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 @pytest.mark.parametrize(("name", "note"), [("missing", MISSING), ("unequal", UNEQUAL), ("equal", "")])
 def test_every_table_of_a_report(runs: dict[str, Path], name: str, note: str) -> None:
     run = read_run(runs[name])
-    tables = build_page(run).tables
+    tables = build_page(run)["tables"]
 
     assert len(tables) >= 5
     for table in tables:
