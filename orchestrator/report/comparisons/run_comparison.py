@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
-from scipy.stats import norm  # type: ignore[import-untyped]
+from scipy.special import ndtri  # type: ignore[import-untyped]
 
 from actors.text.printable import list_first
 from envs.errors import RunFolderError
@@ -85,7 +85,7 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
 
 def _least_difference(averages: pl.DataFrame) -> pl.Expr:
     """Return the reach of a normal test with the standard error of the interval, at Holm's first step over all averages."""
-    reach = float(norm.isf(ALPHA / max(averages["p_holm"].count(), 1) / 2) + norm.isf(1 - POWER))
+    reach = -float(ndtri(ALPHA / max(averages["p_holm"].count(), 1) / 2) + ndtri(1 - POWER))
     return reach * (pl.col("difference_high") - pl.col("difference_low")) / (2 * Z)
 
 

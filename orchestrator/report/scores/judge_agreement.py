@@ -16,8 +16,6 @@ from sweeps.load import build_judge as load_judge
 from sweeps.spec import Judge, Sweep
 from sweeps.sweep_file import override_key
 
-KAPPA = ("kappa", "kappa_low", "kappa_high")
-
 
 def own_judge_key(sweep: Sweep) -> str:
     """Return the key of the sweep's own judge; empty if it has none or if the paper's wording is not installed."""
@@ -79,7 +77,7 @@ def agreement(folder: Path) -> pl.DataFrame:
     for first, second in combinations(judge_names(folder), 2):
         both = judged.filter(judge=first).join(judged.filter(judge=second), on="key", suffix="_other")
         rows += [(first, second, bit, *_compare_bits(both[bit], both[f"{bit}_other"])) for bit in BITS]
-    figures = dict.fromkeys(("equal", *KAPPA, "first_yes", "other_yes"), pl.Float64)
+    figures = dict.fromkeys(("equal", "kappa", "kappa_low", "kappa_high", "first_yes", "other_yes"), pl.Float64)
     schema = {**dict.fromkeys(("judge", "other", "bit"), pl.String), "answers": pl.Int64, **figures}
     return pl.DataFrame(rows, schema=schema, orient="row")
 

@@ -119,8 +119,9 @@ def conditions_table(run_data: RunData) -> Table:
     notes = (f"{SCORES}.", *error_notes(rows))
     averages = estimate(run_data).averages.filter(protocol="mcqa")
     title = "Conditions, averaged over their scenarios"
-    table = Table("conditions", title, columns("model", heads), tuple(lines), averages, ranked, notes)
-    return replace(table, fold_baselines=True)
+    return Table(
+        "conditions", title, columns("model", heads), tuple(lines), averages, ranked, notes, fold_baselines=True
+    )
 
 
 def reference_table(run_data: RunData) -> Table:
