@@ -6,9 +6,6 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 
-VARIABLE = "PYTHONSAFEPATH"
-"""Python's own variable: if set, ``-c`` and ``-m`` do not put the working folder on the import path."""
-
 
 def imports_working_folder() -> bool:
     """Return True if this process imports modules from its working folder: ``python -m``, a script there, a notebook."""
@@ -19,7 +16,7 @@ def imports_working_folder() -> bool:
 def close_working_folder() -> None:
     """Have Python processes that this one starts ignore the working folder, unless this one imports from it."""
     if not imports_working_folder():
-        os.environ.setdefault(VARIABLE, "1")
+        os.environ.setdefault("PYTHONSAFEPATH", "1")  # for Python's ``-c`` and ``-m``
 
 
 def installed_versions(names: Iterable[str]) -> dict[str, str]:

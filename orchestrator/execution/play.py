@@ -32,7 +32,9 @@ def play_on_ray(state: AttemptState) -> None:
     _store_rest(state, sink)
     progress.report_total(sink.stored_count, time.perf_counter() - connected)
     if state.interrupted:
-        _report_interruption(state, sink)
+        message = f"stopped: {sink.stored_count:,} new episodes are stored; run the same command to continue"
+        log.info(message)  # in case the terminal is closed
+        print(message, file=sys.stderr)
     state.seconds = time.perf_counter() - started
 
 
@@ -88,9 +90,3 @@ def _store_rest(state: AttemptState, sink: ResultSink) -> None:
         queue.flush(always=True)
         counts = f"{queue.read_count:,} verdicts on {queue.judged_count:,} answers"
         print(f"{queue.key} gave {counts}", file=sys.stderr, flush=True)
-
-
-def _report_interruption(state: AttemptState, sink: ResultSink) -> None:
-    message = f"stopped: {sink.stored_count:,} new episodes are stored; run the same command to continue"
-    log.info(message)  # in case the terminal is closed
-    print(message, file=sys.stderr)

@@ -9,7 +9,6 @@ conditions go on: a text-only model refuses pictures, and can still play without
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain, compress
-from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
@@ -54,7 +53,9 @@ class ResultSink:
         """Cell -> episodes stored by this run."""
         self.errors: Counter[str] = Counter()
         """Cell -> how many of these episodes ended as an error."""
-        self.answering_groups = find_answering_groups(plan, store.folder)
+        evidence = (pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE)
+        stored = stored_episodes(plan, store.folder).filter(evidence).select(RequestGroup._fields).unique().collect()
+        self.answering_groups = {RequestGroup(*row) for row in stored.rows()}
         """Groups with an episode that the engine did not refuse, of this attempt or an earlier one."""
         self.stop_reasons: dict[RequestGroup, str] = {}
         """Stopped group -> why; it stays stopped in this attempt, even if an episode in flight is answered later."""
@@ -133,13 +134,6 @@ class ResultSink:
         self.errors.update(cell for cell, ending in zip(cells, endings, strict=True) if ending in ERRORS)
         self.store.append(batch)
         self._on_stored(batch)
-
-
-def find_answering_groups(plan: Plan, output: Path) -> set[RequestGroup]:
-    """Return the groups with a stored episode that the engine did not refuse."""
-    evidence = (pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE)
-    rows = stored_episodes(plan, output).filter(evidence).select(RequestGroup._fields).unique().collect()
-    return {RequestGroup(*row) for row in rows.rows()}
 
 
 def select_episodes(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
