@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs import SCENARIOS, installed_scenarios, is_scenario
+from envs import SCENARIOS
 from envs.plural import pluralize
 from envs.render import Renderer, UnreadablePicture, crop_bounds
 from envs.samples import BadData, Problem, is_evaluated, lines_file, read_samples
@@ -40,11 +40,8 @@ class Report:
 def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: bool = False) -> Report:
     """Check a data folder; ``deep`` decodes pictures instead of only reading their headers.
 
-    Raises BadData for a missing folder or scenario.
+    Raises BadData for a missing folder.
     """
-    unknown = [name for name in scenarios if not is_scenario(name)]
-    if unknown:
-        raise BadData(f"there is no scenario {unknown[0]!r}; {', '.join((*SCENARIOS, *installed_scenarios()))} exist")
     if not folder.is_dir():
         remedy = f"`proactive-sweep data demo {shlex.quote(str(folder))}` draws a small benchmark there"
         raise BadData(f"there is no folder {folder}; {remedy}")

@@ -40,8 +40,8 @@ def check_packages(taken: Collection[str]) -> None:
 
 
 def find_scenarios(value: str | Sequence[str], where: str) -> list[str]:
-    """Return the distinct short names of scenarios given by short or long names; raises SweepError."""
-    names = [value] if isinstance(value, str) else list(value)
+    """Return the distinct short names of scenarios given by short or long names, a text by commas; raises SweepError."""
+    names = value.split(",") if isinstance(value, str) else list(value)
     if names == ["all"]:
         return list(SCENARIOS)
     short_names = {**{name: name for name in (*SCENARIOS, *scenarios())}, **STEMS}

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from envs import SCENARIOS
 from envs.check import check as check_folder
 from orchestrator.cli.options import Names
 from orchestrator.cli.printing import print_lines
+from sweeps.packages import find_scenarios
 
 
 def fetch(
@@ -19,7 +19,7 @@ def fetch(
     """Download the published benchmark, unpack it safely and check it; rerun to resume."""
     from orchestrator.datasets.download import FOLDER, describe_terms, fetch_benchmark
 
-    names = scenario_names(scenarios)
+    names = find_scenarios(scenarios, "--scenarios")
     folder.mkdir(parents=True, exist_ok=True)
     print_lines(describe_terms(names))
     outcome = fetch_benchmark(folder, names, revision)
@@ -34,11 +34,7 @@ def check(
     deep: Annotated[bool, typer.Option("--deep", help="Decode every picture fully.")] = False,
 ) -> None:
     """List every bad line and every missing or unreadable picture; exit code 1 if there is any."""
-    outcome = check_folder(folder, scenario_names(scenarios), filtered=not unfiltered, deep=deep)
+    names = find_scenarios(scenarios, "--scenarios")
+    outcome = check_folder(folder, names, filtered=not unfiltered, deep=deep)
     print_lines(outcome.lines())
     raise typer.Exit(0 if outcome.ok else 1)
-
-
-def scenario_names(text: str) -> list[str]:
-    """Return the scenarios that an option names."""
-    return list(SCENARIOS) if text == "all" else text.split(",")

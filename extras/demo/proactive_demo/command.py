@@ -8,8 +8,8 @@ import typer
 from actors.text.printable import printable
 from envs.errors import UserError
 from envs.samples import BadData
-from orchestrator.cli.data import scenario_names
 from orchestrator.cli.options import Names
+from sweeps.packages import find_scenarios
 
 
 def demo(
@@ -26,7 +26,7 @@ def demo(
         print(printable(f"{folder} already exists; remove it to draw it again"))
         return
     try:
-        counts = draw(folder, samples, seed, scenario_names(scenarios))
+        counts = draw(folder, samples, seed, find_scenarios(scenarios, "--scenarios"))
     except ValueError as mistake:
         raise BadData(str(mistake)) from None
     except OSError as problem:
