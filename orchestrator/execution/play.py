@@ -4,19 +4,16 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from functools import partial
 
-import polars as pl
-
-from envs.types import ERRORS
 from orchestrator.execution import ray_cluster
 from orchestrator.execution.driver import Driver
 from orchestrator.execution.live_control import LiveControl
 from orchestrator.execution.prepare import AttemptState
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.monitoring.progress import Progress
-from orchestrator.planning.build_plan import planned_rows, stored_episodes
+from orchestrator.planning.build_plan import planned_rows
 from orchestrator.planning.plan import worker_group
 from orchestrator.scheduling.forecast.throughput import write_observed
 
@@ -25,9 +22,10 @@ log = logging.getLogger(__name__)
 
 def play_on_ray(state: AttemptState) -> None:
     """Play until nothing is pending or the user stops the run, and store the results."""
-    progress, started = _build_progress(state), time.perf_counter()
+    sink = ResultSink(state.store, state.plan, state.stops.add_batch)
+    progress, started = _build_progress(state, sink.errors_before), time.perf_counter()
     ray_cluster.connect(partial(print, file=sys.stderr, flush=True))
-    sink, connected = ResultSink(state.store, state.plan, state.stops.add_batch), time.perf_counter()
+    connected = time.perf_counter()
     asyncio.run(_drive(state, sink, progress))
     _store_rest(state, sink)
     progress.report_total(sink.stored_count, time.perf_counter() - connected)
@@ -38,9 +36,7 @@ def play_on_ray(state: AttemptState) -> None:
     state.seconds = time.perf_counter() - started
 
 
-def _build_progress(state: AttemptState) -> Progress:
-    failed = stored_episodes(state.plan, state.output).filter(pl.col("ending").is_in(ERRORS))
-    errors = dict(failed.group_by("cell").len().collect().iter_rows())
+def _build_progress(state: AttemptState, errors: Mapping[str, int]) -> Progress:
     groups = {model.name: worker_group(model) for model in state.sweep.models}
     missing = state.plan.pending_per_cell(state.pending)
     stored = {cell.key: state.plan.size(index) - missing[index] for index, cell in enumerate(state.plan.cells)}

@@ -1,6 +1,6 @@
 """The first step of an attempt, and the state that its steps share: what is pending, and which cells have stopped."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +69,8 @@ class AttemptState:
     signals: StopSignals
     pending: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Worker group -> ordinals to play."""
+    played: Set[str] = frozenset()
+    """Names of the models with stored episodes."""
     judge_queue: JudgeQueue | None = None
     """Set if a judge reads open-ended answers in this attempt."""
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -124,7 +126,8 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
     take_commands(state.output, lambda command: describe_effect(command, state.plan))
     state.find_stops()
     state.replan()
-    state.pending = state.plan.pending(state.store.finished_episodes()["key"])
+    finished = state.store.finished_episodes()
+    state.pending, state.played = state.plan.pending(finished["key"]), set(finished["model"])
     state.standing = read_control_state(state.output)
     if (judge := state.sweep.judge) and state.sweep.is_judged:
         backlog = state.find_unjudged(judge)

@@ -54,9 +54,14 @@ class ResultSink:
         self.errors: Counter[str] = Counter()
         """Cell -> how many of these episodes ended as an error."""
         evidence = (pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE)
-        stored = stored_episodes(plan, store.folder).filter(evidence).select(RequestGroup._fields).unique().collect()
-        self.answering_groups = {RequestGroup(*row) for row in stored.rows()}
+        counts = evidence.any(), pl.col("ending").is_in(ERRORS).sum().alias("errors")
+        stored = (
+            stored_episodes(plan, store.folder).group_by("cell", *RequestGroup._fields).agg(*counts).collect().rows()
+        )
+        self.answering_groups = {RequestGroup(*group) for _, *group, answers, _ in stored if answers}
         """Groups with an episode that the engine did not refuse, of this attempt or an earlier one."""
+        self.errors_before = {cell: errors for cell, *_, errors in stored}
+        """Cell -> how many episodes of earlier attempts ended as an error."""
         self.stop_reasons: dict[RequestGroup, str] = {}
         """Stopped group -> why; it stays stopped in this attempt, even if an episode in flight is answered later."""
         self._held_back: dict[RequestGroup, list[EpisodeBatch]] = {}

@@ -11,10 +11,10 @@ from orchestrator.execution.prepare import AttemptState
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.report.scores.judge_agreement import own_judge_key
-from orchestrator.report.scores.metrics import JUDGE_COUNTS, score, write_results
+from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.scores.package_measures import add_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
-from orchestrator.storage.status import count_cells, put_aside_unmended, write_status
+from orchestrator.storage.status import mark_cells, put_aside_unmended, write_status
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import Sweep
 
@@ -42,7 +42,7 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
         state.find_stops()
         state.replan()
     rows = write_judge_scores(state, own_judge_key(state.sweep))
-    cells = sorted(count_cells(state.output, state.standing, state.reasons), key=lambda cell: cell["cell"])
+    cells = mark_cells(rows.iter_rows(named=True), state.standing, state.reasons)
     write_status(state.output, cells, finished=not state.interrupted)
     put_aside_unmended(state.output)
     complete = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
@@ -62,14 +62,9 @@ def write_judge_scores(state: AttemptState, judge: str) -> pl.DataFrame:
 
 
 def score_folder(plan: Plan, sweep: Sweep, output: Path, judge: str) -> pl.DataFrame:
-    """Return one row per planned cell (``score``); open-ended answers count by the verdicts of this judge.
-
-    One model is scored at a time, which bounds memory.
-    """
-    judge_verdicts, parts = verdicts(output).filter(pl.col("judge") == judge), []
-    for (model,), planned in planned_rows(plan).group_by(["model"], maintain_order=True):
-        stored = stored_episodes(plan, output, str(model))
-        model_rows = score(stored, planned, judge_verdicts, reference=sweep.reference_conditions)
-        parts.append(add_anytime_intervals(model_rows, stored, plan.precision, plan.seed))
-    rows = pl.concat(parts, how="diagonal")  # only some models may have open-ended cells
-    return rows.with_columns(pl.col(name).fill_null(0) for name in JUDGE_COUNTS if name in rows.columns).sort("cell")
+    """Return one row per planned cell (``score``); open-ended answers count by the verdicts of this judge."""
+    judge_verdicts = verdicts(output).filter(pl.col("judge") == judge)
+    models = dict.fromkeys(cell.model.name for cell in plan.cells)
+    stored = [stored_episodes(plan, output, model) for model in models]
+    rows = score(stored, planned_rows(plan), judge_verdicts, reference=sweep.reference_conditions)
+    return add_anytime_intervals(rows, stored_episodes(plan, output), plan.precision, plan.seed)

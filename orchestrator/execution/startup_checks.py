@@ -14,7 +14,6 @@ from orchestrator.inspection import overflow
 from orchestrator.inspection.certificate import forget_certificates
 from orchestrator.inspection.model_check import local_fault
 from orchestrator.planning.plan import Plan, judge_group
-from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.loaded_weights import LoadedWeights
 from sweeps.load import skipped_products
 from sweeps.registry import describe_code, describe_requirements
@@ -53,9 +52,8 @@ def check_weights(state: AttemptState) -> None:
     worker checks its own weights when it starts.
     """
     weights = LoadedWeights(state.output)
-    played = set(episodes(state.output).select("model").unique().collect()["model"])
-    weights.forget({model.name for model in state.sweep.models} - played)
-    forget_certificates(state.output, played)
+    weights.forget({model.name for model in state.sweep.models} - state.played)
+    forget_certificates(state.output, state.played)
     for model in state.sweep.models if _is_single_machine() else ():
         if reason := weights.mismatch(model):
             raise RunFolderError(reason)

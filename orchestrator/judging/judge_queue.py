@@ -18,7 +18,7 @@ from envs.types import Ending
 from orchestrator.gold.gold_check import GoldCheck
 from orchestrator.planning.plan import Plan, judge_group
 from orchestrator.storage import verdict_store
-from orchestrator.storage.episode_store import EpisodeStore, episodes
+from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.load import SweepError
 from sweeps.spec import Judge, Protocol, Sweep
@@ -168,5 +168,6 @@ def find_unjudged(plan: Plan, stored: pl.LazyFrame, folder: Path, judge: Judge, 
 
 def reads_answers(folder: Path, key: str) -> bool:
     """Return True if this judge has given verdicts in the run folder, on enough of the answers that it was asked about."""
-    counts = verdict_store.judge_counts(folder, episodes(folder)).get(key)
-    return counts is not None and not reads_nothing(counts.verdicts, counts.judged)
+    counts = pl.col("aggregate").count(), pl.len()
+    read, judged = verdict_store.verdicts(folder).filter(judge=key).select(counts).collect().row(0)
+    return judged > 0 and not reads_nothing(read, judged)

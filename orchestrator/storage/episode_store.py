@@ -67,8 +67,8 @@ class EpisodeStore(PartWriter):
                 log.warning("parts of %s are merged later: %s", self.folder, problem)
 
     def finished_episodes(self) -> pl.DataFrame:
-        """Return the columns key and cell of every durable episode."""
-        return episodes(self.folder).select("key", "cell").collect()
+        """Return the columns key and model of every durable episode."""
+        return episodes(self.folder).select("key", "model").collect()
 
     def discard(self, keys: Collection[str]) -> None:
         """Make these episodes pending again, by rewriting each part that holds one; their turns are ignored from then on."""

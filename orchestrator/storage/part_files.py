@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from glob import glob
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +22,7 @@ from polars.io.plugins import register_io_source
 from orchestrator.storage import checksums
 from orchestrator.storage.schemas import TABLES, UNREADABLE, VERDICTS, is_schema_of
 
+SCHEMAS = {**TABLES, "verdicts": VERDICTS}
 TRIES = 10
 """Attempts to list and read the files; merges are seconds apart, so a file that is missing every time is an error."""
 HANDLES = Path("/proc/self/fd")
@@ -125,13 +127,12 @@ def list_parts(folder: Path) -> PartFiles:
 
 def _list_once(folder: Path) -> PartFiles:
     """List episodes before turns, since a writer publishes them last, and read the sums at the end: they precede the files."""
-    schemas = {**TABLES, "verdicts": VERDICTS}
-    names = {table: {path.name for path in (folder / table).glob("*.parquet")} for table in schemas}
+    names = {table: set(glob("*.parquet", root_dir=folder / table, include_hidden=True)) for table in SCHEMAS}
     sums = checksums.read_sums(folder)
     parts = {name: part for name in set().union(*names.values()) if (part := Part.parse(name))}
     good = {
-        table: {name for name in names[table] & parts.keys() if is_usable(folder / table / name, schema, sums)}
-        for table, schema in schemas.items()
+        table: {name for name in names[table] & parts.keys() if is_usable(folder / table / name, sums)}
+        for table in SCHEMAS
     }
     without_options = parts.keys() - names["options"] - {name.removeprefix("options/") for name in sums}
     complete = {parts[name] for name in good["episodes"] & good["turns"] & (good["options"] | without_options)}
@@ -139,7 +140,7 @@ def _list_once(folder: Path) -> PartFiles:
     named = {parts[name] for table in TABLES for name in names[table] & parts.keys()}
     merged = {part for part in named if any(map(part.is_inside, merges))}
     counted = {table: {part.name for part in complete | merged} for table in TABLES} | {"verdicts": good["verdicts"]}
-    unused = [folder / table / name for table in schemas for name in sorted(names[table] - counted[table])]
+    unused = [folder / table / name for table in SCHEMAS for name in sorted(names[table] - counted[table])]
     uncommitted = parts.keys() - names["episodes"]
     lone = [path for path in unused if path.parent.name in ("turns", "options") and path.name in uncommitted]
     return PartFiles(
@@ -153,7 +154,7 @@ def _list_once(folder: Path) -> PartFiles:
     )
 
 
-def is_usable(path: Path, schema: pl.Schema, sums: checksums.Sums) -> bool:
+def is_usable(path: Path, sums: checksums.Sums) -> bool:
     """Return True if this is a valid part; pipes and folders are not opened. A part without a sum must be decodable."""
     recorded = sums.get(f"{path.parent.name}/{path.name}")
     if recorded is None and checksums.COMPLETE in sums:
@@ -162,18 +163,18 @@ def is_usable(path: Path, schema: pl.Schema, sums: checksums.Sums) -> bool:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             return False
-        digest, stored = _inspect_once(path, status.st_mtime_ns, status.st_size, status.st_ino)
+        digest, fits = _inspect_once(path, status.st_mtime_ns, status.st_size, status.st_ino)
         if recorded is None:
             scan_part(path).collect()
     except UNREADABLE:
         return False
-    return is_schema_of(stored, schema) and (recorded is None or digest in recorded)
+    return fits and (recorded is None or digest in recorded)
 
 
 @lru_cache(maxsize=1 << 14)
-def _inspect_once(path: Path, *_state: int) -> tuple[str, pl.Schema]:
-    """Return sum and schema of a file, read once per state (time, size, inode)."""
-    return checksums.hash_file(path), scan_part(path).collect_schema()
+def _inspect_once(path: Path, *_state: int) -> tuple[str, bool]:
+    """Return the sum of a file, and True if it has its table's schema; read once per state (time, size, inode)."""
+    return checksums.hash_file(path), is_schema_of(scan_part(path).collect_schema(), SCHEMAS[path.parent.name])
 
 
 def scan_part(path: Path) -> pl.LazyFrame:

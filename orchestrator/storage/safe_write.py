@@ -15,6 +15,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -59,11 +60,12 @@ def _link_error(path: str | Path) -> RunFolderError:
 @contextlib.contextmanager
 def open_folder(folder: Path) -> Iterator[int]:
     """Open a folder in a block; raises RunFolderError if it is reached by a link below its run folder."""
-    marked = [place for place in (folder, *folder.parents) if os.path.lexists(place / MARK)]
-    root = marked[-1] if marked else folder
-    handle = os.open(root, FOLDER)
+    parts = folder.parts
+    places = list(accumulate(parts, os.path.join, initial=folder.anchor or "."))
+    depth = next((depth for depth, place in enumerate(places) if os.path.lexists(f"{place}/{MARK}")), len(parts))
+    handle = os.open(places[depth], FOLDER)
     try:
-        for name in folder.relative_to(root).parts:
+        for name in parts[depth:]:
             if stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
                 raise _link_error(folder)
             outer, handle = handle, os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=handle)
@@ -105,11 +107,15 @@ def make_folder(path: Path) -> None:
 def flush_folder(path: Path) -> None:
     """Flush a folder's names to the disk, where the file system can do so."""
     with open_folder(path) as folder:
-        try:
-            os.fsync(folder)
-        except OSError as problem:
-            if problem.errno not in NO_FOLDER_FLUSH:
-                raise
+        _flush_names(folder)
+
+
+def _flush_names(folder: int) -> None:
+    try:
+        os.fsync(folder)
+    except OSError as problem:
+        if problem.errno not in NO_FOLDER_FLUSH:
+            raise
 
 
 def error_number(problem: BaseException) -> int | None:
@@ -203,7 +209,7 @@ def publish(path: Path) -> None:
     """Rename the finished temporary file to its name, replacing an existing file in one step."""
     with open_folder(path.parent) as folder:
         os.replace(temporary_path(path).name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-    flush_folder(path.parent)
+        _flush_names(folder)
 
 
 def write(path: Path, content: Content, **options: Any) -> None:

@@ -7,11 +7,10 @@ figure or the next run depends on, has a line.
 import logging
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -116,30 +115,37 @@ def read_status(folder: Path) -> dict[str, Any]:
     }
 
 
-def count_cells(
-    folder: Path, control: ControlState, reasons: Mapping[str, str] = MappingProxyType({})
+def count_cells(folder: Path, control: ControlState) -> list[dict[str, Any]]:
+    """Return the planned cells with their state, counted from the stored episodes."""
+    errors = pl.col("ending").is_in(ERRORS).sum().alias("errors")
+    failed = pl.col("ending").eq(Ending.FAILED).sum().alias("failed")
+    stored = run_folder.planned_episodes(folder).group_by("cell")
+    counts = stored.agg(pl.len().alias("finished"), errors, failed).collect()
+    by_cell = {row["cell"]: row for row in counts.iter_rows(named=True)}
+    none = {"finished": 0, "errors": 0, "failed": 0}
+    cells = run_folder.planned_cells(folder)
+    return mark_cells(({**none, **cell, **by_cell.get(cell["cell"], {})} for cell in cells), control, {})
+
+
+def mark_cells(
+    rows: Iterable[Mapping[str, Any]], control: ControlState, reasons: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return the planned cells with their state, counted from the stored episodes.
+    """Return the state of each cell, from its planned, finished and failed episodes and those that ended as an error.
 
     ``reasons``: model, or pattern of cells (``qwen/*/hint``) -> why it stopped, which fails its unfinished cells.
     """
-    errors = pl.col("ending").is_in(ERRORS).sum().alias("errors")
-    failed = pl.col("ending").eq(Ending.FAILED).any().alias("failed")
-    counts = run_folder.planned_episodes(folder).group_by("cell").agg(pl.len(), errors, failed).collect()
-    counts_by_cell = {cell: values for cell, *values in counts.iter_rows()}
-    rows = []
-    for cell in run_folder.planned_cells(folder):
-        name, planned = cell["cell"], cell["planned"]
-        stored, error_count, has_failed = counts_by_cell.get(name, (0, 0, False))
-        finished, reason = min(stored, planned), ""
-        state = "failed" if has_failed else "complete"
+    marked = []
+    for row in rows:
+        name, planned = row["cell"], row["planned"]
+        finished, reason = min(row["finished"], planned), ""
+        state = "failed" if row["failed"] else "complete"
         if finished < planned:
             applies = (why for key, why in reasons.items() if name.startswith(f"{key}/") or fnmatchcase(name, key))
             reason = next(applies, "")
             state = "failed" if reason else "partial" if finished else "waiting"
-        counted = {"cell": name, "planned": planned, "finished": finished, "errors": error_count}
-        rows.append(control.mark_cell({**counted, "state": state, "reason": reason}))
-    return rows
+        counted = {"cell": name, "planned": planned, "finished": finished, "errors": row["errors"]}
+        marked.append(control.mark_cell({**counted, "state": state, "reason": reason}))
+    return marked
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -15,8 +15,8 @@ import polars as pl
 from envs.types import Ending
 from orchestrator.planning.plan import Plan
 from orchestrator.storage.checksums import GONE, NAME
-from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.part_files import list_parts, scan_part
+from orchestrator.storage.episode_store import turns
+from orchestrator.storage.part_files import list_parts
 from orchestrator.storage.schemas import TABLES, UNREADABLE
 from orchestrator.storage.status import find_faults
 from orchestrator.storage.verdict_store import verdicts
@@ -31,9 +31,8 @@ class Promises:
         self.suspended = False
         """True after a disk that only pretended to flush: then lost episodes need only be pending again."""
 
-    def check(self, store: EpisodeStore) -> None:
-        """Assert that a new store still has them."""
-        stored = set(store.finished_episodes()["key"])
+    def check(self, stored: set[str]) -> None:
+        """Assert that they are among the keys that a new store has."""
         lost = self.keys - stored
         assert self.suspended or not lost, f"{len(lost)} durable episodes are lost, {min(lost)} among them"
         self.keys = stored
@@ -43,22 +42,20 @@ def check_end(folder: Path, plan: Plan) -> None:
     """Assert that the store holds every planned episode exactly once, whole, and nothing else."""
     parts = list_parts(folder)
     assert not parts.bad and not parts.lone, f"unusable files at the end: {[*parts.bad, *parts.lone]}"
-    stored = [
-        key
-        for part in parts.parts
-        for key in scan_part(folder / "episodes" / part.name).select("key").collect()["key"].to_list()
-    ]
+    columns = ["key", "turns", "ending"]
+    frames = [pl.read_parquet(folder / "episodes" / part.name, columns=columns) for part in parts.parts]
+    rows = [row for frame in frames for row in frame.rows()]
+    stored = [key for key, *_ in rows]
     planned = {key for index in range(len(plan.cells)) for _, key in plan.numbered_keys(index)}
     doubled = [key for key, count in Counter(stored).items() if count > 1]
     assert not doubled, f"{len(doubled)} episodes are stored twice, {doubled[0]} among them"
     missing, foreign = planned - set(stored), set(stored) - planned
     assert not missing and not foreign, f"{len(missing)} planned episodes are missing, {len(foreign)} are foreign"
-    counts = turns(folder).group_by("key").len("played").collect()
-    torn = episodes(folder).collect().join(counts, on="key", how="left")
-    torn = torn.filter(pl.col("turns") != pl.col("played").fill_null(0))
-    assert torn.is_empty(), f"{torn.height} episodes do not have their turns"
-    if (folder / "verdicts").is_dir():
-        check_verdicts(folder)
+    played = Counter(turns(folder).select("key").collect()["key"])
+    torn = [key for key, count, _ in rows if played[key] != count]
+    assert not torn, f"{len(torn)} episodes do not have their turns"
+    if parts.verdicts:
+        check_verdicts(folder, {key for key, _, ending in rows if ending == Ending.ANSWERED})
     faults = find_faults(folder)
     assert not faults, f"the manifest names {faults}"
     check_files(folder)
@@ -81,13 +78,12 @@ def check_files(folder: Path) -> None:
         assert sums.get(path.relative_to(folder).as_posix()) == digest, f"{path.name} has another sum than listed last"
 
 
-def check_verdicts(folder: Path) -> None:
+def check_verdicts(folder: Path, answers: set[str]) -> None:
     """Assert that every answer of a judged run has its verdict, and that no verdict is on anything else."""
-    answers = set(episodes(folder).filter(pl.col("ending") == Ending.ANSWERED).collect()["key"])
     read = verdicts(folder).filter(pl.col("aggregate").is_not_null()).collect()["key"].to_list()
     assert len(read) == len(set(read)) and set(read) == answers, f"{len(read)} verdicts on {len(answers)} answers"
     for part in list_parts(folder).verdicts:  # as stored, before readers drop what is there twice
-        rows = scan_part(folder / "verdicts" / part.name).select("key", "judge").collect()
+        rows = pl.read_parquet(folder / "verdicts" / part.name, columns=["key", "judge"])
         assert rows.is_unique().all(), f"{part.name} has a verdict twice"
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from orchestrator.execution.driver import Driver
 from orchestrator.scheduling.commands import Command, GiveUp
 from orchestrator.storage.episode_store import EpisodeStore
@@ -34,6 +36,11 @@ class ObservedStore(EpisodeStore):
         super().flush()
         if self.simulated_run.image is None:
             self.simulated_run.promises.keys.update(keys)
+
+    def finished_episodes(self) -> pl.DataFrame:
+        finished = super().finished_episodes()
+        self.simulated_run.promises.check(set(finished["key"]))
+        return finished
 
     def discard(self, keys: Collection[str]) -> None:
         if self.simulated_run.image is None:

@@ -14,21 +14,29 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
+
+import polars as pl
 
 import actors.worker
 from actors.trial import certify
 from orchestrator.execution import attempt as attempt_module
-from orchestrator.execution import cluster_view, driver, gpu_placement, play, ray_cluster, worker_pool
+from orchestrator.execution import cluster_view, driver, gpu_placement, play, ray_cluster, startup_checks, worker_pool
+from orchestrator.execution import score as score_module
 from orchestrator.planning import pictures
+from orchestrator.planning.build_plan import stored_episodes
+from orchestrator.planning.plan import Plan
 from orchestrator.storage import control_log, episode_store, lock, software
-from sweeps.spec import ModelSpec
+from orchestrator.storage.verdict_store import verdicts
+from sweeps.spec import ModelSpec, Sweep
 from tests.simulation import simulated_tables
 from tests.simulation.observed import ObservedDriver, ObservedStore
 from tests.simulation.schedule import uses_parquet
 from tests.simulation.scripted import ScriptedEngine
 from tests.simulation.simulated_actor import ActorClass
+from tests.simulation.virtual_threads import SerialPool
 from tests.simulation.virtual_time import VirtualClock, VirtualPolicy
 
 if TYPE_CHECKING:
@@ -36,12 +44,15 @@ if TYPE_CHECKING:
 
 _read_version_once, _read_commit_once = functools.cache(importlib.metadata.version), functools.cache(software.commit)
 """They are the same in every attempt of this process."""
+_scores: dict[tuple[Any, ...], pl.DataFrame] = {}
+"""What a run's score depends on -> its rows: most attempts of a sweep end with the same episodes."""
 MOST_SMALL = 3
 """Small parts before a merge: a simulated run is short, and faults must meet merges, too."""
 DATED = tuple(module.__name__ for module in (control_log, lock))
 """Modules that write the time of day."""
 NO_PROCESS = 9_999_999
 """A number that no process has."""
+REAL_SCORE = score_module.score_folder
 REAL_WORKER = actors.worker.Worker.__ray_metadata__.modified_class.__bases__[0]
 
 
@@ -74,8 +85,10 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(certify, "_open_package_call", _open_no_package)
     replace(episode_store, "MOST_SMALL", MOST_SMALL)
     replace(importlib.metadata, "version", _read_version_once)
+    replace(score_module, "score_folder", _score_once)
     replace(software, "commit", _read_commit_once)
     replace(pictures, "shows_pictures", lambda cell: False)
+    replace(startup_checks, "ThreadPoolExecutor", SerialPool)
     if run.remote:
         patches.enter_context(run.remote.replaced(replace))
     for module in list(sys.modules.values()):
@@ -118,6 +131,16 @@ def replace_process(replace: Callable[[Any, str, Any], None]) -> None:
     replace(lock, "os", _NumberedProcess())
     replace(socket, "gethostname", lambda: "simulated")
     replace(sys, "argv", ["simulated"])
+
+
+def _score_once(plan: Plan, sweep: Sweep, output: Path, judge: str) -> pl.DataFrame:
+    """Score equal rows once: all that scores depend on are the stored episodes and verdicts, but for their times."""
+    tables = stored_episodes(plan, output), verdicts(output)
+    rows = [frozenset(table.drop("seconds").collect().rows()) for table in tables]
+    key = (tuple(cell.key for cell in plan.cells), judge, *rows)
+    if key not in _scores:
+        _scores[key] = REAL_SCORE(plan, sweep, output, judge)
+    return _scores[key]
 
 
 class _NumberedProcess:

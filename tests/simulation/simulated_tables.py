@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,11 +34,15 @@ def write(frame: pl.DataFrame, file: IO[bytes], **options: Any) -> None:
 
 def read(source: Path | str | bytes | io.BytesIO, columns: Sequence[str] | None = None, **options: Any) -> pl.DataFrame:
     """Read a table. Raises OSError, or ComputeError if the file has lost its end."""
-    content = source if isinstance(source, bytes) else _read_bytes(source)
+    frame = _decode(source if isinstance(source, bytes) else _read_bytes(source))
+    return frame if columns is None else frame.select(columns)
+
+
+@lru_cache(maxsize=256)
+def _decode(content: bytes) -> pl.DataFrame:
     if not content.endswith(END):
         raise pl.exceptions.ComputeError("the file has lost its end")
-    frame = pl.read_ipc_stream(io.BytesIO(content[: -len(END)]))
-    return frame if columns is None else frame.select(columns)
+    return pl.read_ipc_stream(io.BytesIO(content[: -len(END)]))
 
 
 def _read_bytes(source: Path | str | io.BytesIO) -> bytes:
@@ -54,10 +59,11 @@ def scan(
     frames = []
     for path in [sources] if isinstance(sources, Path | str) else sources:
         frame = read(path)
-        if schema is not None:
-            missing = [pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
-            frame = frame.with_columns(missing).select(schema.names())
+        rows, stored = frame.lazy(), frame.columns
+        if schema is not None and stored != schema.names():
+            missing = [pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in stored]
+            rows = rows.with_columns(missing).select(schema.names())
         if include_file_paths is not None:
-            frame = frame.with_columns(pl.lit(str(path)).alias(include_file_paths))
-        frames.append(frame)
-    return pl.concat(frames).lazy()
+            rows = rows.with_columns(pl.lit(str(path)).alias(include_file_paths))
+        frames.append(rows)
+    return pl.concat(frames) if len(frames) > 1 else frames[0]

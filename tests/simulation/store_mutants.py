@@ -21,9 +21,9 @@ def _() -> list[Patch]:
 def _() -> list[Patch]:
     real = part_files.is_usable
 
-    def is_usable(path: Path, schema: Any, sums: Any) -> bool:
+    def is_usable(path: Path, sums: Any) -> bool:
         any_sum = tuple(checksums.hash_file(path) for _ in range(1)) if path.is_file() else ()
-        return real(path, schema, {**sums, f"{path.parent.name}/{path.name}": any_sum})
+        return real(path, {**sums, f"{path.parent.name}/{path.name}": any_sum})
 
     return [(part_files, "is_usable", is_usable)]
 

@@ -78,31 +78,6 @@ def test_a_planted_bug_is_found_and_its_schedule_is_a_test(world):
     names[f"test_seed_{seed}"](world)  # without the bug it passes
 
 
-def test_a_pause_outlives_the_driver_and_ends_when_it_is_resumed(larger_world):
-    """Found by seed 1026: the command that ends the pause was due after the driver's death."""
-    events = (Event(0, "pause", 2.03, 0.265), Event(0, "power loss at disk operation", 55, 2.18))
-    larger_world.play(Schedule(1026, events))
-
-
-def test_a_result_that_ray_has_lost_is_played_again(larger_world):
-    """Found by the first seeds: ``ObjectLostError`` ended the driver."""
-    larger_world.undisturbed(0)
-    larger_world.play(Schedule(0, (Event(0, "lost object", 3),)))
-
-
-@pytest.mark.parametrize(
-    ("seed", "events"),
-    [
-        (2268, (Event(1, "power loss at disk operation", 21, 1.49),)),
-        (2326, (Event(0, "power loss at disk operation", 56, 8.82),)),
-    ],
-)
-def test_a_power_loss_leaves_no_file_that_is_named_as_missing_for_ever(larger_world, seed, events):
-    """Found by these seeds: a torn line of sums named a file, and a lost folder of verdicts kept its parts."""
-    larger_world.undisturbed(seed)
-    larger_world.play(Schedule(seed, events))
-
-
 def test_an_answer_that_two_judges_of_a_dying_node_never_read_is_read_by_another(world):
     """Found by seed 40231: calls to both failed before Ray knew of the node's death, so the answer was given up."""
     world.undisturbed(40231)
@@ -119,28 +94,33 @@ def test_an_answer_whose_verdict_ray_has_lost_is_read_again(world):
     world.play(Schedule(838, (*first, *second, *third)))
 
 
-BUCKET_FINDS = {
+FINDS = {
+    "the command that ends a pause was due after the driver's death": (
+        1026,
+        [Event(0, "pause", 2.03, 0.265), Event(0, "power loss at disk operation", 55, 2.18)],
+    ),
+    "a result that Ray had lost ended the driver": (0, [Event(0, "lost object", 3)]),
+    "a torn line of sums named a file": (2268, [Event(1, "power loss at disk operation", 21, 1.49)]),
+    "a lost folder of verdicts kept its parts": (2326, [Event(0, "power loss at disk operation", 56, 8.82)]),
+    "a file without its name stayed missing": (20906, [Event(0, "disk full", 89, 5.48), Event(0, "late item", 12, 16.16)]),
     "a full disk at the end of an upload gave a traceback": (71, [Event(0, "disk full", 23, 3.93)]),
     "turns without their episodes stayed in the bucket": (
         1072,
         [Event(0, "power loss at step", 1754), Event(0, "unanswered write", 6), Event(1, "other machine", 0, 0.36)],
     ),
-    "so did those that were uploaded before their sums": (
-        1204,
-        [Event(0, "kill at step", 1238), Event(1, "other machine", 0, 0.172)],
-    ),
+    "so did turns uploaded before their sums": (1204, [Event(0, "kill at step", 1238), Event(1, "other machine", 0, 0.172)]),
     "a part did not count if the machine was lost before its sum was uploaded": (
         1597,
         [Event(0, "kill node", 4.76, 0.426), Event(0, "power loss at disk operation", 69), Event(1, "other machine", 0.0, 0.5)],
     ),
     "verdicts were uploaded before their episodes": (22423, []),
 }  # fmt: skip
-"""What was found by seeds with a bucket -> the seed, and the events that it needed."""
+"""What was found by seeds, most with a bucket -> the seed, and the events that it needed."""
 
 
-@pytest.mark.parametrize("name", BUCKET_FINDS)
-def test_faults_of_bucket_machine_and_disk_lose_nothing(larger_world, name):
-    seed, events = BUCKET_FINDS[name]
+@pytest.mark.parametrize("name", FINDS)
+def test_what_storms_have_found_is_mended(larger_world, name):
+    seed, events = FINDS[name]
     larger_world.undisturbed(seed)
     larger_world.play(Schedule(seed, tuple(events)))
 
@@ -150,12 +130,6 @@ def test_a_run_folder_that_is_moved_while_it_is_written_ends_the_run_with_a_sent
     larger_world.undisturbed(6)
     larger_world.play(Schedule(6, (Event(0, "move folder", 9.09),)))
     assert any("it was moved or removed meanwhile" in line for line in larger_world.trace), larger_world.trace
-
-
-def test_a_file_that_a_full_disk_kept_from_its_name_is_not_missed_for_ever(larger_world):
-    """Found by seed 20906: nothing rewrote it, as the next attempt had nothing to play."""
-    larger_world.undisturbed(20906)
-    larger_world.play(Schedule(20906, (Event(0, "disk full", 89, 5.48), Event(0, "late item", 12, 16.16))))
 
 
 @pytest.mark.slow

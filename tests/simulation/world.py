@@ -130,7 +130,7 @@ class SimulatedRun:
             else:
                 raise AssertionError(f"not complete after the storm: {dict(outcome.reasons)}")
             if self.remote:
-                self.remote.check_end((self.folder / "results.json").read_bytes())
+                self.remote.check_end()
             check_end(self.folder, self.plan)
         results = (self.folder / "results.json").read_bytes()
         if not is_first:
@@ -149,7 +149,6 @@ class SimulatedRun:
                 self.remote.open() if self.remote else nullcontext(self.folder) as folder,
                 attempt_module.open_attempt(self.sweep, self.plan, folder, lambda line: None, self.update) as attempt,
             ):
-                self.promises.check(attempt.store)
                 outcome = attempt.run(retry)
         except (DriverKilled, RuntimeError):  # asyncio complains if it is killed in its last step
             if self.image is None:

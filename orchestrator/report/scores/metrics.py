@@ -5,7 +5,7 @@ Counts are summed as integers and divided once, so equal episodes give equal byt
 """
 
 import json
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Container, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -48,8 +48,8 @@ ANSWER_COLUMNS = tuple(f"{name}{end}" for name in (*ANSWERS, *IF_ASKED) for end 
 
 
 def score(
-    episodes: pl.LazyFrame, planned: pl.DataFrame, verdicts: pl.LazyFrame | None = None, strict: bool = False,
-    reference: Collection[str] = ("reference",),
+    episodes: pl.LazyFrame | Sequence[pl.LazyFrame], planned: pl.DataFrame, verdicts: pl.LazyFrame | None = None,
+    strict: bool = False, reference: Collection[str] = ("reference",),
 ) -> pl.DataFrame:  # fmt: skip
     """Return one row per planned cell, sorted by cell, with the columns of ``result_columns.toml`` (protocol.md, 'Measures').
 
@@ -57,10 +57,13 @@ def score(
     wrong; acc_bound and loops_bound are acc and loops if all of them had ended right, or at the turn limit. Without such
     limits, the model's value would lie in between. Shares of asking are null under the ``reference`` conditions.
 
+    Scans of several models' ``episodes`` are counted one after the other, which bounds memory.
+
     A sweep that stops by precision also has ``full``, the number of samples of the cell's full set. If a cell is
     open-ended, the columns of ``judge_measures`` are added, from one judge's ``verdicts``.
     """
-    counts = episodes.group_by("cell").agg(_count_columns()).collect()
+    scans = [episodes] if isinstance(episodes, pl.LazyFrame) else episodes
+    counts = pl.concat(scan.group_by("cell").agg(_count_columns()).collect() for scan in scans)
     sums = [name for name in counts.columns if name not in ("cell", *CACHED)]
     full = [name for name in planned.columns if name == "full"]
     rows = planned.select(*PLANNED_COLUMNS, *full).join(counts, on="cell", how="left")
@@ -68,7 +71,7 @@ def score(
     rows = rows.select(*_column_order(), *full, *ANSWER_COLUMNS).sort("cell")
     if "oeg" not in set(planned["protocol"]):
         return rows
-    judged = judge_measures(episodes, pl.LazyFrame(schema=VERDICTS) if verdicts is None else verdicts, strict)
+    judged = judge_measures(pl.concat(scans), pl.LazyFrame(schema=VERDICTS) if verdicts is None else verdicts, strict)
     return rows.join(judged, on="cell", how="left").with_columns(pl.col(JUDGE_COUNTS).fill_null(0)).sort("cell")
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import polars as pl
 import pytest
 
 from orchestrator.execution.score import AttemptOutcome
 from orchestrator.storage.control_log import ControlState
-from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.run_folder import write_plan
-from orchestrator.storage.status import count_cells
-from tests.orchestrator.blocks import block, episode
+from orchestrator.storage.status import mark_cells
 
 
 @pytest.mark.parametrize(
@@ -29,16 +24,12 @@ from tests.orchestrator.blocks import block, episode
     ],
 )
 def test_a_cell_is_failed_where_its_requests_have_stopped(
-    tmp_path: Path, finished: int, condition: str, reasons: dict[str, str], state: str, reason: str
+    finished: int, condition: str, reasons: dict[str, str], state: str, reason: str
 ) -> None:
     cell = f"m/QD/{condition}"
-    names = {"cell": cell, "model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa"}
-    write_plan(tmp_path, pl.DataFrame([{**names, "planned": 3}]))
-    store = EpisodeStore(tmp_path)
-    store.append(block([episode(number, cell=cell) for number in range(finished)]))
-    store.flush()
+    row = {"cell": cell, "planned": 3, "finished": finished, "errors": 0, "failed": 0}
 
-    assert count_cells(tmp_path, ControlState(), reasons) == [{
+    assert mark_cells([row], ControlState(), reasons) == [{
         "cell": cell, "planned": 3, "finished": finished, "errors": 0, "state": state, "reason": reason,
     }]  # fmt: skip
 

@@ -13,12 +13,10 @@ from envs.errors import RunFolderError
 from orchestrator.execution import startup_checks
 from orchestrator.inspection.certificate import Certificate, add_certificate, read_certificates
 from orchestrator.planning.plan import judge_group
-from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.loaded_weights import LoadedWeights, read_weights
 from orchestrator.storage.status import read_status
 from sweeps.load import build
 from tests.conftest import ROOT
-from tests.orchestrator.blocks import block, episode
 
 WRONG = {
     "keyless": ({"source": "gpt", "backend": "openai"}, "OPENAI_API_KEY is not set"),
@@ -80,8 +78,8 @@ def test_model_beyond_the_sweeps_own_limit_is_left_out_also_on_a_cluster(monkeyp
 KEYLESS, FOLDERLESS = "OPENAI_API_KEY is not set", "folder /nowhere/judge does not exist"
 
 
-def state_of(spec, pending, queue=None, output=None):
-    return SimpleNamespace(sweep=spec, pending=pending, judge_queue=queue, reasons={}, output=output)
+def state_of(spec, pending, queue=None, **more):
+    return SimpleNamespace(sweep=spec, pending=pending, judge_queue=queue, reasons={}, **more)
 
 
 def queue_of(spec, stop_reason=""):
@@ -133,13 +131,11 @@ def played(tmp_path):
         models.append({"name": name, "source": str(tmp_path / name), "backend": "transformers"})
     table = {"name": "t", "data": "nowhere", "models": ["own", "new"], "model": models}
     spec, output = build(table, "a test"), tmp_path / "run"
-    store = EpisodeStore(output)
-    store.append(block([episode(1, "own/ROD/hint")]))
-    store.close()
+    output.mkdir()
     for model in spec.models:
         LoadedWeights(output).add(model, f"sha256:{'0' * 64}")
         add_certificate(output, model.name, Certificate(source=model.source, backend=model.backend))
-    return state_of(spec, {"own": [0], "new": [1]}, output=output)
+    return state_of(spec, {"own": [0], "new": [1]}, output=output, played={"own"})
 
 
 def test_weights_other_than_the_runs_stop_what_it_has_played(played):
