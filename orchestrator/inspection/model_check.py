@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from actors.engine.baselines import POLICIES
 from actors.engine.decoding import unfollowed_fields
+from actors.engine.template_probe import find_template_fault
 from orchestrator.datasets.sources import FetchError, read_hub
 from orchestrator.inspection import engines
 from orchestrator.inspection.overflow import context_length
@@ -183,6 +184,8 @@ def _template(model: ModelSpec, checkpoint: Checkpoint, renders: bool) -> str:
         return "unknown"
     if not template:
         return "ok: none, one question with one picture"
+    if fault := find_template_fault(template):
+        return f"no: {fault}"
     if renders and model.backend == "transformers" and not checkpoint.reads_text_only:
         with suppress(Exception):  # transformers is missing, or template or processor raise for another reason
             from actors.engine.hf.template import drops_pictures

@@ -23,6 +23,7 @@ from orchestrator.report.html.text import visible
 from orchestrator.report.measures.endings import endings
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import BITS
+from orchestrator.storage.progress_log import playing_times
 from orchestrator.tracking.client import all_pages
 from orchestrator.tracking.mlflow_run import MARK, MlflowRun
 
@@ -59,7 +60,8 @@ def send_traces(run: MlflowRun, run_data: RunData, data: Path | None) -> None:
 
     query = {"locations": [run.experiment], "filter_string": f"tags.`{MARK}` = '{run.mark}'", "include_spans": False}
     sent_keys = {trace.info.tags.get(KEY, "") for trace in all_pages(run.client.search_traces, **query)}
-    ended = (run_data.folder / "results.parquet").stat().st_mtime_ns
+    times = playing_times(run_data.folder)  # without them, the results are written when a sweep ends
+    ended = int(times[1].timestamp() * 1e9) if times else (run_data.folder / "results.parquet").stat().st_mtime_ns
     mlflow.set_tracking_uri(run.uri)  # traces go to the address of the process
     try:
         for transcript in transcripts(run_data, data):

@@ -211,12 +211,15 @@ def test_a_template_that_drops_pictures_is_refused_of_named_models(tmp_path):
     assert row(source=str(source), backend="transformers").template == "ok: no functions"
 
 
-def test_the_template_cell_names_functions(tmp_path):
+def test_the_template_cell_names_functions_and_a_template_without_end(tmp_path):
     source = folder(tmp_path / "m")
     assert row(source=source).template == "unknown"
     (tmp_path / "m/tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ messages }}"}))
     assert row(source=source).template == "ok: no functions"
     assert row(source=source, tools="hermes").template.startswith("no: no functions")
+    for text in ("{% for a in range(99999) %}" * 2 + "x" + "{% endfor %}" * 2, "{{ 'x' * 10 ** 10 }}"):
+        (tmp_path / "m/tokenizer_config.json").write_text(json.dumps({"chat_template": text}))
+        assert row(source=source).template.startswith("no: its chat template takes more than 5 s or 512 MiB"), text
     (tmp_path / "m/tokenizer_config.json").write_text("{}")
     one = row(source=source, backend="transformers")
     assert (one.template, one.images[:16]) == ("ok: none, one question with one picture", "ok: one picture;")

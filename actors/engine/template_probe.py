@@ -1,0 +1,28 @@
+"""Renders a chat template under limits, in its own process: it is foreign code, and jinja's sandbox bounds no nested loops."""
+
+import re
+import resource
+import subprocess
+import sys
+
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+CPU_S, BYTES = 5, 1 << 29
+
+
+def find_template_fault(template: str) -> str:
+    """Return that a template takes too much for one question; empty if it does not, or fails in a way that the engine names."""
+    command = [sys.executable, "-P", __file__]
+    done = subprocess.run(command, input=template.encode("utf-8", "replace"), capture_output=True)
+    if done.returncode != -9 and not done.stderr.endswith(b"MemoryError\n"):
+        return ""
+    return f"its chat template takes more than {CPU_S} s or {BYTES >> 20} MiB for one question; correct or replace it"
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    environment = ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"])
+    template = re.sub(r"{%-?\s*(end)?generation\s*-?%}", "", sys.stdin.read())  # a tag of transformers
+    question = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "?"}]}
+    environment.from_string(template).render(messages=[question], add_generation_prompt=True)
