@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from envs.installed import missing_extra
@@ -11,28 +10,24 @@ from sweeps.checkpoint import with_limits
 from sweeps.engine_options import unsafe_options
 from sweeps.package_models import BUILTIN, package_models
 from sweeps.spec import ModelSpec
-from sweeps.sweep_file import SweepError, read_toml
+from sweeps.sweep_file import FOLDER, SweepError, read_toml
 from sweeps.validation import find_name, read_named_tables, validate_table
-
-MODELS = Path(__file__).with_name("models.toml")
-NEWER_MODELS = Path(__file__).with_name("newer_models.toml")
-JUDGES = Path(__file__).with_name("judges.toml")
 
 
 def registry() -> dict[str, ModelSpec]:
     """Return every model that ships by name: baselines and the paper's models, newer ones, those of installed packages."""
-    models = _read_models(MODELS) | _read_models(NEWER_MODELS)
+    models = _read_models("models.toml") | _read_models("newer_models.toml")
     return models | _validate_models({name: model.table for name, model in package_models(models).items()})
 
 
 def judges() -> dict[str, ModelSpec]:
     """Return every judge that ships with the project by name."""
-    return _read_models(JUDGES)
+    return _read_models("judges.toml")
 
 
 @cache  # a sweep asks for them several times, in 8 ms each
-def _read_models(path: Path) -> dict[str, ModelSpec]:
-    return _validate_models(read_toml(path))
+def _read_models(name: str) -> dict[str, ModelSpec]:
+    return _validate_models(read_toml(FOLDER / name))
 
 
 def _validate_models(tables: Mapping[str, Any]) -> dict[str, ModelSpec]:

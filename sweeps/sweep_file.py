@@ -20,7 +20,6 @@ NO_SWEEPS = (
     "result_columns.toml", "engine_options.toml",
 )  # fmt: skip
 """Registries, other tables, and the file that ``init`` copies."""
-STARTER = FOLDER / "starter.toml"
 LARGEST = 1 << 20
 """Most bytes of a sweep file."""
 

@@ -10,7 +10,6 @@ from envs.plural import pluralize
 from orchestrator.object_store.run_location import readable_folder
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.read_run import read_run
-from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
 from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.status import read_status
@@ -21,7 +20,6 @@ class Run:
     """A run folder; each frame is read once, so call ``open_run`` again to see newer episodes."""
 
     def __init__(self, folder: Path, data: Path | None = None, judge: str = "") -> None:
-        """See ``open_run``."""
         self.folder, self.data, self.judge = folder, data, judge
         self.sweep: Sweep = stored_sweep(folder)
 
@@ -49,10 +47,10 @@ class Run:
         """One row per open-ended answer and judge; empty for multiple choice."""
         return self._of_plan(verdict_store.verdicts(self.folder)).sort("key", "judge")
 
-    @property
+    @cached_property
     def results(self) -> pl.DataFrame:
         """One row per planned cell: planned, finished, errors, acc with its 95% interval, ps, shares, loops, judged bits."""
-        return self._read.rows
+        return read_run(self.folder, self.data, self.judge).rows
 
     @cached_property
     def options(self) -> pl.DataFrame:
@@ -68,10 +66,6 @@ class Run:
         """
         folders = (self.folder, *(run.folder for run in others))
         return compare_runs([read_run(folder, self.data, self.judge) for folder in folders]).cells
-
-    @cached_property
-    def _read(self) -> RunData:
-        return read_run(self.folder, self.data, self.judge)
 
     def _of_plan(self, rows: pl.LazyFrame) -> pl.DataFrame:
         """Read the rows of the plan's episodes."""

@@ -41,7 +41,11 @@ def plan(
     """Show models, episodes and what is already done; with --gpus, a lower bound of the hours."""
     if gpus is None and gpu_type != "h200":
         raise UserError("--gpu-type requires --gpus N")
-    loaded = _with_local_output(load_sweep(sweep, set_, output, model))
+    loaded = load_sweep(sweep, set_, output, model)
+    if "://" in loaded.output:
+        from orchestrator.object_store.run_location import readable_folder
+
+        loaded = loaded.model_copy(update={"output": str(readable_folder(loaded.output, started=False))})
     if gpus is not None:
         from orchestrator.scheduling.forecast.forecast import forecast_lines
 
@@ -53,15 +57,6 @@ def plan(
     faults = {model.name: source_fault(model) for model in loaded.models_and_judge}
     if reasons := [f"{name}: {fault}" for name, fault in faults.items() if fault]:
         raise UserError("; ".join(reasons))
-
-
-def _with_local_output(sweep: Sweep) -> Sweep:
-    """Return the sweep with a readable copy of its run folder if that is in a bucket."""
-    if "://" not in sweep.output:
-        return sweep
-    from orchestrator.object_store import run_location as remote
-
-    return sweep.model_copy(update={"output": str(remote.readable_folder(sweep.output, started=False))})
 
 
 def _show_cells(sweep: Sweep, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from orchestrator.cli.options import ModelSources
 from orchestrator.cli.printing import print_lines
 from orchestrator.cli.sweep_source import write_line
 from sweeps.load import load
-from sweeps.sweep_file import STARTER, missing_data, shipped_sweeps, suggest_sweep
+from sweeps.sweep_file import FOLDER, missing_data, shipped_sweeps, suggest_sweep
 
 NewFile = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The sweep file to write (default sweep.toml).")]
 FROM = (
@@ -44,7 +44,7 @@ def init(file: NewFile = None, source: Source = "", model: ModelSources = []) ->
 
 
 def _write_sweep(path: Path, source: str, models: list[str]) -> None:
-    sweeps = {"": STARTER, **shipped_sweeps()}
+    sweeps = {"": FOLDER / "starter.toml", **shipped_sweeps()}
     if source not in sweeps:
         raise UserError(f"no shipped sweep is called {source!r}; {suggest_sweep(Path(source))}")
     if models:
