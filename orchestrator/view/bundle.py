@@ -19,8 +19,8 @@ from orchestrator.film_strip.thumbnails import Thumbnails
 from orchestrator.report.html.text import policy_hash
 from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE
-from orchestrator.view.assets import SCRIPT, STYLE, render_page
 from orchestrator.view.catalog import Catalog, open_unread, read_episodes
+from orchestrator.view.page import SCRIPT, STYLE, render_page
 
 FILE_EPISODES, GROUP_EPISODES = 8_192, 128
 """Number of episodes per file and per row group."""

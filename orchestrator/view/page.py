@@ -8,20 +8,40 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from jinja2 import Environment, StrictUndefined
 
+from orchestrator.report.html.text import visible
+from orchestrator.report.measures.endings import EndingKind
+from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.answer import folder_answers
 from orchestrator.storage.schemas import UNREADABLE
-from orchestrator.view.assets import SCRIPT, STYLE, render_page
-from orchestrator.view.catalog import Catalog, open_unread, read_episodes
+from orchestrator.view.catalog import MAPPED, Catalog, open_unread, read_episodes
 from orchestrator.view.loopback import LoopbackPage, page_headers, parse_number
 
 REFRESH_S, REST_FACTOR = 1.0, 10
 """Least seconds between two refreshes from the folders, and in multiples of a refresh."""
 LONGEST = 300
 """Most characters of a text to search for."""
+
+
+def _text(package: str, name: str) -> str:
+    return (files(package) / name).read_text("utf-8")
+
+
+STYLE = _text("orchestrator.report.html", "report.css") + _text("orchestrator.view", "view.css")
+SCRIPTS = ("dom.js", "episode_view.js", "vendor/hyparquet.min.js", "source.js", "episodes.js", "list.js", "view.js")
+SCRIPT = '"use strict";\n(() => {\n' + "\n".join(_text("orchestrator.view", name) for name in SCRIPTS) + "})();\n"
+KIND_MEANINGS = {kind.value: kind.meaning for kind in EndingKind} | {
+    MAPPED: "A decision map or an operating curve: every picture, or every question, was asked."
+}
+TEMPLATE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True).from_string(
+    _text("orchestrator.view", "view.html.j2")
+)
 
 
 class ViewPage(LoopbackPage):
@@ -90,6 +110,22 @@ class ViewPage(LoopbackPage):
             if catalog.version == version:
                 return catalog
         raise web.HTTPNotFound
+
+
+def render_page(runs: Mapping[str, RunData], policy: str = "", **more: Any) -> str:
+    """Return the page of some runs, headed by the sentences on whether models ask; ``more`` reaches its script."""
+    content = {"kinds": KIND_MEANINGS, **more}
+    answers = [text for run in runs.values() for text in folder_answers(run.folder)]
+    title = ", ".join(map(visible, runs))
+    return TEMPLATE.render(
+        style=STYLE, script=SCRIPT, title=title, answers=answers, policy=policy, content=inert(content)
+    )
+
+
+def inert(content: Mapping[str, Any]) -> str:
+    """Return JSON that cannot end its ``script`` element: ASCII without ``<``, ``>`` and ``&``, equal bytes for equal content."""
+    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&"})
 
 
 def _list_files(folder: Path) -> Iterator[tuple[str, int]]:

@@ -3,7 +3,7 @@
 import json
 
 from orchestrator.report.html.text import visible
-from orchestrator.view.assets import inert
+from orchestrator.view.page import inert
 
 
 def test_invisible_characters_are_spelled_and_long_texts_cut():
