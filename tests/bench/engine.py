@@ -162,8 +162,7 @@ def plain(data: str, requests: Path, begin: Callable[[], None] = lambda: None) -
     """Everything at once into ``LLM.chat``: no game, no turns to wait for. ``begin`` is called when the engine is warm."""
     from vllm import LLM, SamplingParams
 
-    from actors.engine.vllm.on_cpu import use_all_cores_but_one
-    from actors.engine.vllm.parameters import engine_arguments
+    from actors.engine.vllm.parameters import engine_arguments, use_all_cores_but_one
 
     renderer = Renderer(Path(data))
     use_all_cores_but_one()

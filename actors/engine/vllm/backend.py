@@ -40,8 +40,7 @@ from actors.engine.image_loader import PictureLoader, thread_count
 from actors.engine.in_flight import with_prepared_ahead
 from actors.engine.request_pipeline import RequestPipeline
 from actors.engine.vllm.model_input import SentPictures, count_pictures, describe_input
-from actors.engine.vllm.on_cpu import use_all_cores_but_one
-from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
+from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params, use_all_cores_but_one
 from actors.engine.vllm.parsers import (
     ToolCalls,
     add_functions,

@@ -5,14 +5,16 @@ positions, and reads beyond it, without an error, if ``max_model_len`` is larger
 with dynamic scaling, whose ``factor`` multiplies the length but not the table. transformers computes any position.
 """
 
+import os
 from typing import Any
 
+import psutil
 from vllm import SamplingParams
+from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 
 from actors.engine.decoding import Decoding
 from actors.engine.in_flight import MAX_NUM_SEQS
-from actors.engine.vllm.on_cpu import MEMORY_SHARE, one_process_flags
 from actors.node.gpu_check import DEFAULT_GPU_SHARE
 from sweeps.spec import ModelSpec
 
@@ -37,6 +39,13 @@ MIN_TEMPERATURE = 0.01
 
 BAN_BIAS = -100.0
 """Bias of a banned token: the lowest that vLLM takes."""
+BIND, THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
+"""Environment variables: the first binds threads of vLLM's separate model process to cores, the second is OpenMP's."""
+MEMORY_SHARE = 0.4
+"""Share of a machine's memory for an engine unless its options say otherwise, so that a model and its judge fit. vLLM
+would take 0.92; Ray ends workers when 0.95 are in use."""
+IN_ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+"""vLLM's executor without a separate model process, by its full name: on a CPU, vLLM replaces the short name ``uni``."""
 
 
 def engine_arguments(model: ModelSpec) -> dict[str, Any]:
@@ -119,3 +128,23 @@ def _scaling(text: Any) -> str:
     """Return the kind of a language model's rotary embedding; empty if it has none, or several."""
     parameters = getattr(text, "rope_parameters", None) or {}
     return str(parameters.get("rope_type", ""))
+
+
+def one_process_flags() -> dict[str, str]:
+    """Return the engine's flags for one process; none with a GPU, or if the user binds the model's threads to cores.
+
+    By default, vLLM 0.32 runs the model of a CPU in its own process (``check_and_update_config`` of ``vllm.platforms.cpu``), and
+    the scheduler polls it without sleeping (``SpinCondition`` of ``vllm.distributed.device_communicators.shm_broadcast``), which
+    takes a core from the front end. docs/performance.md has figures.
+    """
+    return (
+        {"distributed_executor_backend": IN_ONE_PROCESS} if current_platform.is_cpu() and BIND not in os.environ else {}
+    )
+
+
+def use_all_cores_but_one() -> None:
+    """Let processes that start from now on use all cores but one; Ray would limit them to one thread."""
+    count = psutil.cpu_count(logical=False) or os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else count
+    if one_process_flags():
+        os.environ[THREADS] = str(max(1, min(count, usable) - 1))

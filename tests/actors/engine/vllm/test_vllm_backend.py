@@ -21,8 +21,7 @@ import psutil
 from actors.engine.backend import BackendDied, Message, Overflow, Reply, Request
 from actors.engine.registry import open_engine
 from actors.engine.vllm.backend import VLLMBackend
-from actors.engine.vllm.on_cpu import BIND, MEMORY_SHARE
-from actors.engine.vllm.parameters import engine_arguments
+from actors.engine.vllm.parameters import BIND, MEMORY_SHARE, engine_arguments
 from envs.render import UnreadablePicture as UnprocessablePicture
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
