@@ -32,18 +32,8 @@ def test_parts_run_on_a_cpu_and_a_skipped_part_is_no_success(tmp_path: Path) -> 
     except RuntimeError as reason:
         pytest.skip(str(reason))
     parts = ("qwen2.5-vl-3b", "faults", "batch")
-    process = run_gpu(
-        "-m",
-        "tests.bench.gpu",
-        "--device",
-        "cpu",
-        "--small",
-        "--out",
-        str(tmp_path),
-        *parts,
-        path=packages,
-        timeout=400,
-    )
+    options = ("--device", "cpu", "--small", "--out", str(tmp_path), *parts)
+    process = run_gpu("-m", "tests.bench.gpu", *options, path=packages, timeout=400)
 
     rows = json.loads((tmp_path / "gpu.json").read_text())["parts"]
     assert process.returncode == 3, rows
@@ -51,6 +41,16 @@ def test_parts_run_on_a_cpu_and_a_skipped_part_is_no_success(tmp_path: Path) -> 
     assert rows["qwen2.5-vl-3b"]["figures"]["worker requests/s"] > 0
     assert rows["batch"]["figures"]["changed in batches of 8"] == "0 of 8"
     assert all(f"| {part} | {rows[part]['state']} |" in (tmp_path / "gpu.md").read_text() for part in parts)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_vllm_part_measures_worker_and_plain_chat() -> None:
+    pytest.importorskip("vllm", reason="the extra 'vllm' is not installed")
+    process = run_gpu("-m", "tests.bench.gpu.part", "vllm", "cpu", "small", timeout=400)
+
+    assert process.returncode == 0, process.stderr[-2000:]
+    assert min(json.loads(process.stdout.splitlines()[-1]).values()) > 0
 
 
 def test_missing_packages_are_named_first_with_what_to_carry() -> None:

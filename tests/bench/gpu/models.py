@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,8 +151,10 @@ def open_transformers(model: ModelSpec, data: Path) -> hf.TransformersBackend:
     return hf.TransformersBackend(model, data)
 
 
-def play_pass(plan: OneCellPlan, backend: Any, in_flight: int, passes: Passes) -> None:
-    """Play every sample once through the worker's loop, and record its seconds, requests and replies."""
+def play_pass(
+    plan: OneCellPlan, backend: Any, in_flight: int, passes: Passes, run: Callable[..., Any] = asyncio.run
+) -> None:
+    """Play every sample once through the worker's loop, and record its seconds, requests and replies; vLLM needs one loop."""
     passes.requests, passes.replies = [], []
     answer = backend.reply
 
@@ -168,7 +170,7 @@ def play_pass(plan: OneCellPlan, backend: Any, in_flight: int, passes: Passes) -
 
     backend.reply, began = record, time.perf_counter()
     try:
-        episodes = asyncio.run(play())
+        episodes = run(play())
     finally:
         backend.reply = answer
     passes.seconds.append(time.perf_counter() - began)

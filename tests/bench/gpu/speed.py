@@ -173,9 +173,10 @@ def measure_vllm(device: str, small: bool) -> dict[str, Any]:
         model = describe_model(name, folder / "model", device, backend="vllm", **options)
         plan, passes = make_plan(model, folder / "data", tokens), Passes()
         backend = VLLMBackend(model, folder / "data")
-        play_pass(plan, backend, samples, Passes())
-        play_pass(plan, backend, samples, passes)
-        asyncio.run(backend.close())
+        with asyncio.Runner() as loop:
+            play_pass(plan, backend, samples, Passes(), loop.run)
+            play_pass(plan, backend, samples, passes, loop.run)
+            loop.run(backend.close())
         plain = _time_chat(engine_arguments(model), passes.requests, folder / "data", tokens, chat)
     return {"worker requests/s": round(samples / passes.seconds[0], 2), "plain requests/s": round(samples / plain, 2)}
 
