@@ -77,7 +77,8 @@ def _needed_archives(
     """Return the archives with needed pictures that are not in place -> names and sizes of these."""
     archives = {}
     for name in (name for name in files if name.endswith(".zip") and "/" not in name):
-        with fetch_errors(name, source.address.who), source.open(name) as remote:
+        path = f"{source.root}/{name}"
+        with fetch_errors(name, source.address.who), source.fs.open(path, "rb", block_size=1 << 20) as remote:
             entries = read_entries(remote, files[name], name)
         wanted = {
             entry.filename: entry.file_size

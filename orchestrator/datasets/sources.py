@@ -143,10 +143,6 @@ class RemoteFolder:
             details = self.fs.find(self.root, detail=True)
             return {path.removeprefix(f"{self.root}/"): int(details[path]["size"]) for path in sorted(details)}
 
-    def open(self, name: str) -> Any:
-        """Open a file for random access, without downloading it."""
-        return self.fs.open(f"{self.root}/{name}", "rb", block_size=1 << 20)
-
     def download(self, name: str, size: int, target: Path) -> Path:
         """Download a file to ``target``, which gets its name only when it is complete; a broken download of the Hub resumes."""
         if target.is_file() and target.stat().st_size == size:

@@ -147,10 +147,7 @@ def send_command(folder: Path, command: Command) -> str:
 # -- taking: only the driver --------------------------------------------------------------------------------------------
 def waiting_commands(folder: Path) -> list[str]:
     """Return the names of the waiting command files, oldest first."""
-    try:
-        return sorted(path.name for path in (folder / INBOX).iterdir() if NAME.fullmatch(path.name))
-    except OSError:
-        return []
+    return sorted(path.name for path in (folder / INBOX).glob("*") if NAME.fullmatch(path.name))
 
 
 def take_commands(folder: Path, describe: Callable[[Command], tuple[str, bool]]) -> list[Command]:
@@ -175,12 +172,11 @@ def take_commands(folder: Path, describe: Callable[[Command], tuple[str, bool]])
 
 
 def _read_command(folder: Path, name: str, describe: Callable[[Command], tuple[str, bool]]) -> LogEntry:
-    try:
+    command, effect, refused = None, "not a command of `proactive-sweep ctl`, so the file is removed", True
+    with suppress(OSError, ValueError):
         command = Command.model_validate_json(regular.read_bytes(folder / INBOX / name, LARGEST))
-    except (OSError, ValueError):
-        effect = "not a command of `proactive-sweep ctl`, so the file is removed"
-        return LogEntry(name=name, command=None, taken=_now(), refused=True, effect=effect)
-    effect, refused = describe(command)
+    if command is not None:
+        effect, refused = describe(command)
     return LogEntry(name=name, command=command, taken=_now(), effect=effect, refused=refused)
 
 

@@ -18,9 +18,7 @@ from envs.errors import RunFolderError
 from envs.openended import accepted_answers
 from envs.types import Mode
 from orchestrator.audit import audit as audits
-from orchestrator.audit import comparison
-from orchestrator.audit.audit import Audit, audit
-from orchestrator.audit.comparison import Difference, differences
+from orchestrator.audit.audit import Audit, Difference, audit, differences
 from orchestrator.audit.package import PACKAGE, VERSION
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.storage.run_folder import stored_sweep
@@ -221,7 +219,7 @@ def test_tampering_after_judging_is_found(name, judged_folder, package, tmp_path
 
 
 def test_wrong_wording_of_ours_is_found_by_package(judged_folder, package, monkeypatch):
-    monkeypatch.setattr(comparison, "accepted_answers", lambda sample, reference: ("Move the blocks",))
+    monkeypatch.setattr(audits, "accepted_answers", lambda sample, reference: ("Move the blocks",))
     differences = audit(judged_folder, package, oracle_python()).differences
 
     assert {d.what for d in differences if not d.what.startswith("verdict")} == {"accepted answers"}
@@ -306,7 +304,7 @@ def test_what_the_package_plays_otherwise_is_named(recording):
     assert [difference.what for difference in missing] == [f"turn {number}" for number in range(1, len(played))]
 
 
-@pytest.mark.parametrize("name", ["correct", *comparison.COUNTED])
+@pytest.mark.parametrize("name", ["correct", *audits.COUNTED])
 def test_a_changed_count_is_named(recording, name):
     episode, package = recording
     row = {**episode.row, name: episode.row[name] + 1}
