@@ -34,11 +34,6 @@ def installed_scenarios() -> dict[str, Offer]:
     return offers("scenario", {*SCENARIOS, *STEMS})
 
 
-def is_scenario(name: object) -> bool:
-    """Return True if this is the short name of a scenario, here or in an installed package."""
-    return name in SCENARIOS or name in _installed or name in installed_scenarios()
-
-
 def in_paper_order(names: Iterable[str], order: Collection[str] = SCENARIOS) -> list[str]:
     """Return the distinct names: the paper's in its ``order``, then the others by name."""
     distinct = set(names)

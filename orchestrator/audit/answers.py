@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from actors.playing.prompts import open_view, turn_view
-from envs import SCENARIOS, STEMS, dialogue, is_scenario
+from envs import SCENARIOS, STEMS, dialogue, installed_scenarios
 from envs.errors import UserError
 from envs.lenient import repair_reply
 from envs.openended import read_marks
@@ -67,7 +67,8 @@ def replay(
 
 
 def _known_scenario(name: str) -> str:
-    if not is_scenario(scenario := STEMS.get(name, name)):
+    scenario = STEMS.get(name, name)
+    if scenario not in SCENARIOS and scenario not in installed_scenarios():
         raise ValueError(f"choose from {', '.join(SCENARIOS)}")
     return scenario
 
