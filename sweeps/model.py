@@ -28,8 +28,6 @@ PICTURE_LIMIT = 20_000_000
 """Most bytes of one base64 picture for OpenAI (its guide on vision: 20 MB)."""
 GPU_SHARES = (0.5, 0.25)
 """Shares of one GPU, for engines that use it together; powers of two, so that they add up to one."""
-MOST_GPUS = 64
-"""Most GPUs of one replica."""
 LOCAL = ("vllm", "transformers")
 """Backends that load a checkpoint on the worker's machine."""
 STAGES = "pipeline_parallel_size"
@@ -161,7 +159,7 @@ class ModelSpec(Frozen):
     @classmethod
     def _check_gpus(cls, value: Any) -> Any:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not (value in GPU_SHARES or (value == int(value) and 0 <= value <= MOST_GPUS)):
+        if not number or not (value in GPU_SHARES or (value == int(value) and 0 <= value <= 64)):
             raise ValueError("write a whole number, at most 64, or 0.5 or 0.25 for a GPU that engines share")
         return value if value in GPU_SHARES else int(value)
 

@@ -28,7 +28,6 @@ LETTER_TOKENS, CALL_TOKENS = 2, 12
 """The shortest reply, a letter and its end, and the shortest function call."""
 UNKNOWN_PICTURE = 1_000
 """Tokens of a picture without a published rule: a megapixel with most engines."""
-MILLION = 1e6
 
 
 class Usage(NamedTuple):
@@ -54,7 +53,7 @@ class CostEstimate(NamedTuple):
     def costs(self) -> tuple[float, float] | None:
         """Return the bounds on the cost; None if the entry has no prices."""
         prompt, reply = self.model.prices
-        low, high = ((usage.prompt * prompt + usage.reply * reply) / MILLION for usage in (self.least, self.most))
+        low, high = ((usage.prompt * prompt + usage.reply * reply) / 1e6 for usage in (self.least, self.most))
         return (low, high) if prompt or reply else None
 
     @property
