@@ -4,15 +4,22 @@ import shlex
 import unicodedata
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envs import SCENARIOS
+from envs import SCENARIOS, regular
 from envs.plural import pluralize
 from envs.render import Renderer, UnreadablePicture, crop_bounds
 from envs.samples import BadData, Problem, is_evaluated, lines_file, read_samples
 from envs.scenario import LastImageSettles, suggestions
 from envs.types import ImageRef, Mode, Sample, State
+
+FOREIGN = {
+    "a pointer of Git LFS, not the file: fetch it with `git lfs pull`": (b"version https://git-lfs",),
+    "an HTML page, such as a login or an error: download the file again": (b"<!doctype html", b"<html"),
+    "a HEIC picture, which the package cannot read: save it as JPEG or PNG": (b"ftypheic", b"ftypmif1"),
+}
+"""What a file often is instead -> the first bytes that show it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     renderer = Renderer(folder, cache_bytes=0)
     for name in scenarios:
         path, (samples, bad_lines) = lines_file(folder, name), read_samples(folder, name)
-        problems += bad_lines
+        problems += [_name_content(problem, path) for problem in bad_lines]
         if not samples and not bad_lines:
             problems.append(Problem(path.name, 0, "is empty, so there is nothing to play"))
         for sample in samples:
@@ -66,7 +73,8 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
                     opened.add(ref.path)
                     renderer.verify(ref.path, deep)
             except UnreadablePicture as reason:
-                problems.append(Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}"))
+                problem = Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}")
+                problems.append(_name_content(problem, folder / ref.path))
         counts[name], pictures[name] = len(evaluated), len(opened)
     return Report(tuple(problems), counts, pictures)
 
@@ -95,6 +103,17 @@ def find_ambiguities(sample: Sample) -> Iterator[str]:
 def _normalize(text: str) -> str:
     """Return a text without differences of case, blanks and composed letters."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+
+
+def _name_content(problem: Problem, path: Path) -> Problem:
+    """Return the problem with what an unreadable file is instead, if its first bytes say so."""
+    try:
+        with regular.open_file(path) as file:
+            start = file.read(64).lower()
+    except OSError:
+        return problem
+    name = next((name for name, marks in FOREIGN.items() if any(mark in start for mark in marks)), "")
+    return replace(problem, reason=f"{problem.reason}; {path.name} is {name}") if name else problem
 
 
 def reachable_states(sample: Sample) -> Iterator[State]:

@@ -93,8 +93,15 @@ def test_a_sample_that_no_reply_can_answer_is_a_problem(scenario, changes, words
     assert any(words in str(problem) for problem in check(folder, [scenario], filtered=False).problems)
 
 
-def test_an_empty_file_is_a_problem(folder):
+def test_files_that_are_something_else_are_named(folder):
+    contents = (b"version https://git-lfs.github.com/spec/v1\n", b"<!DOCTYPE html><p>log in", b"\0\0\0\x18ftypheic....")
+    for path, content in zip(sorted((folder / "coco2014").rglob("*.*")), contents, strict=False):
+        path.write_bytes(content)
+    (folder / "QuickDraw_preprocessed.jsonl").write_bytes(contents[0])
     (folder / "ChangeIt_preprocessed.jsonl").write_bytes(b"")
-    (line,) = map(str, check(folder, ["CIT"], filtered=False).problems)
+    lines = list(map(str, check(folder, ["COCO", "QD", "CIT"], filtered=False).problems))
 
-    assert line.startswith("ChangeIt_preprocessed.jsonl: is empty")
+    for words in ("pointer of Git LFS", "HTML page", "HEIC picture"):
+        assert any(words in line and "coco2014" not in words for line in lines), lines
+    assert any(line.startswith("QuickDraw") and "git lfs pull" in line for line in lines)
+    assert any(line.startswith("ChangeIt_preprocessed.jsonl: is empty") for line in lines)
