@@ -37,17 +37,8 @@ def fetch_packages(folder: Path) -> Path:
 
 
 def _unpacked(package: str, wheels: Path, folder: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--dest",
-        str(wheels),
-    ]
+    options = ("download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest")
+    command = [sys.executable, "-m", "pip", *options, str(wheels)]
     done = subprocess.run([*command, package], capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise RuntimeError(f"{package} cannot be downloaded here")
