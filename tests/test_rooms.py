@@ -68,7 +68,6 @@ DOORS = {
         "orchestrator/execution/certifier.py",
         "orchestrator/execution/driver.py",
         "orchestrator/execution/cluster_view.py",
-        "orchestrator/execution/gpu_placement.py",
         "orchestrator/execution/losses.py",
         "orchestrator/execution/model_packages.py",
         "orchestrator/execution/ray_cluster.py",

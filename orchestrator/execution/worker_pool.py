@@ -15,8 +15,7 @@ from actors.engine.backend import ModelStopped
 from actors.engine.in_flight import StartReport
 from actors.node.process_output import WorkerAddress
 from actors.worker import Worker
-from orchestrator.execution.cluster_view import Holding, placed_node
-from orchestrator.execution.gpu_placement import GpuPlacement
+from orchestrator.execution.cluster_view import GpuPlacement, Holding, placed_node
 from orchestrator.execution.model_packages import packages_arguments, worker_options
 from orchestrator.execution.spending import Spending
 from orchestrator.judging.judge_queue import JudgeQueue

@@ -23,7 +23,7 @@ import polars as pl
 import actors.worker
 from actors.trial import certify
 from orchestrator.execution import attempt as attempt_module
-from orchestrator.execution import cluster_view, driver, gpu_placement, play, ray_cluster, startup_checks, worker_pool
+from orchestrator.execution import cluster_view, driver, play, ray_cluster, startup_checks, worker_pool
 from orchestrator.execution import score as score_module
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import stored_episodes
@@ -68,8 +68,8 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     for module in (worker_pool, ray_cluster, cluster_view, actors.worker):
         replace(module, "ray", ray)
     replace(worker_pool, "Worker", _CurrentWorker(run))
-    replace(gpu_placement, "placement_group", lambda *a, **k: run.ray.placement_group(*a, **k))
-    replace(gpu_placement, "remove_placement_group", lambda group: run.ray.remove_placement_group(group))
+    replace(cluster_view, "placement_group", lambda *a, **k: run.ray.placement_group(*a, **k))
+    replace(cluster_view, "remove_placement_group", lambda group: run.ray.remove_placement_group(group))
     replace(cluster_view, "actors", lambda actor: run.ray.describe_actor(actor))
     replace(cluster_view, "draining_nodes", frozenset)
     replace(cluster_view, "available_resources_per_node", lambda: run.ray.available_resources())
