@@ -3,6 +3,7 @@
 If no marks can be read, ``NoVerdict`` ends the episode as an error, which is never scored as zero.
 """
 
+from functools import partial
 from hashlib import sha256
 
 from actors.engine.backend import Backend, Message, Situation
@@ -35,11 +36,8 @@ class TurnJudge:
         messages = (Message("user", instruction(view.prompt, lines, spoken_answer, dialogue.TURN_TASK)),)
         situation = Situation(sample, state, view, answer=spoken_answer, dialogue=True)
         seed = int(digest(f"{key}/{state.turn}/{self.key}", 7), 16)
-        judged = await self.trial.run(
-            lambda: ask_judge(
-                messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, len(lines))
-            )
-        )
+        parse = partial(read_marks, count=len(lines))
+        judged = await self.trial.run(lambda: ask_judge(messages, situation, self.spec, self.backend, seed, parse))
         if judged.verdict is None:
             raise NoVerdict(f"{self.spec.model.name} gave no verdict on turn {state.turn}: {judged.reason}")
         return dialogue.option_from_marks(sample, state, judged.verdict), judged.text
