@@ -37,6 +37,7 @@ class Offer:
     """One entry point of an installed package."""
 
     kind: str
+    """scenario, policy, measure, condition, model, sweep, command, table, result or export"""
     name: str
     package: str
     """The name of the distribution, as pip lists it."""
@@ -76,10 +77,7 @@ def missing_extra(name: str) -> str:
 
 
 def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:
-    """Return the offers of a kind by name, sorted; raises PackageError for a name that is ``taken`` or offered twice.
-
-    Kinds are scenario, policy, measure, condition, model, sweep, command, table, result and export.
-    """
+    """Return the offers of a kind by name, sorted; raises PackageError for a name that is ``taken`` or offered twice."""
     by_name: dict[str, Offer] = {}
     plural = {"policy": "policies"}.get(kind, f"{kind}s")
     for entry in _entries(f"proactive_sweep.{plural}", tuple(sys.path)):

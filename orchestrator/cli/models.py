@@ -54,8 +54,7 @@ def check(names: Names = None, gpu_type: GpuType = "h200", as_json: AsJson = Fal
         notes = [why] if why else overflow.lines(build_plan(sweep))
     document = {"models": [{"model": row.model, **row.cells, "ok": row.ok} for row in rows], "notes": notes}
     table = text_table(("model", "can play", "pictures", "memory", "license"), (row.summary for row in rows))
-    lines = (line for row in rows for line in row.lines)
-    print_result(as_json, document, table, *lines, *notes, min_width=CHECK_WIDTH)
+    print_result(as_json, document, table, *(line for row in rows for line in row.lines), *notes, min_width=CHECK_WIDTH)
     _exit(row.ok for row in rows)
 
 

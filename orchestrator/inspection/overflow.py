@@ -27,8 +27,7 @@ Prompts = Sequence[Sequence[Message]]
 
 def lines(plan: Plan) -> list[str]:
     """Return a line per cell whose prompts may exceed a limit."""
-    posed: dict[tuple[object, ...], Prompts] = {}
-    texts = []
+    posed, texts = dict[tuple[object, ...], Prompts](), list[str]()
     for cell in plan.cells:
         model = cell.model
         if model.backend in ("builtin", "human"):
