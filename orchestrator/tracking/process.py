@@ -29,8 +29,8 @@ from orchestrator.tracking.rebuild import read_results
 from orchestrator.tracking.tracked_run import TrackedRun
 
 SEND_INTERVAL_S = 1.0
-SCORE_INTERVAL_S, POINTS, REST_FACTOR = 30.0, 20, 100
-"""Seconds between two scorings at first, later the run's age / POINTS; a scoring is at most 1 / REST_FACTOR of the time."""
+FIRST_SCORE_S, SCORE_INTERVAL_S, POINTS, REST_FACTOR = 10.0, 30.0, 20, 100
+"""Seconds to the first scoring, and between two at first, later the run's age / POINTS; they take 1 / REST_FACTOR of the time."""
 MEASURE_INTERVAL_S = 30
 SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 """MLflow's own variable; "false" turns the measurements of the driver's machine off."""
@@ -69,7 +69,7 @@ class Mirror:
 
     def _send(self, status: str) -> None:
         if self.mlflow_run is None:
-            mlflow_run, self.due = MlflowRun(self.run), 0.0
+            mlflow_run, self.due = MlflowRun(self.run), self.began + FIRST_SCORE_S
             mlflow_run.send_dataset(self.dataset)
             self.mlflow_run = mlflow_run
             if not status:
