@@ -4,7 +4,9 @@ import re
 import resource
 import subprocess
 import sys
+from contextlib import suppress
 
+from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 CPU_S, BYTES = 5, 1 << 29
@@ -23,6 +25,10 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     environment = ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"])
-    template = re.sub(r"{%-?\s*(end)?generation\s*-?%}", "", sys.stdin.read())  # a tag of transformers
-    question = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "?"}]}
-    environment.from_string(template).render(messages=[question], add_generation_prompt=True)
+    tokens = ("bos_token", "eos_token", "pad_token", "unk_token")
+    environment.globals.update(dict.fromkeys(tokens, ""), strftime_now=str)
+    text = re.sub(r"{%-?\s*(end)?generation\s*-?%}", "", sys.stdin.read())  # a tag of transformers
+    template = environment.from_string(text)
+    for content in ([{"type": "image"}, {"type": "text", "text": "?"}], "?"):  # templates take parts, or only text
+        with suppress(TypeError, TemplateError):
+            template.render(messages=[{"role": "user", "content": content}], add_generation_prompt=True)

@@ -46,9 +46,9 @@ def name_root_cause() -> Iterator[None]:
     try:
         yield
     except RuntimeError as problem:
-        errors = [line.strip() for line in LAST_LINE.findall(_written_since(sizes_before))]
-        causes = [error for error in errors if REFERS_TO_OUTPUT not in error]
-        if REFERS_TO_OUTPUT not in str(problem) or not causes:
+        written = _written_since(sizes_before) if REFERS_TO_OUTPUT in str(problem) else ""
+        causes = [line.strip() for line in LAST_LINE.findall(written) if REFERS_TO_OUTPUT not in line]
+        if not causes:
             raise
         raise RuntimeError(causes[-1][:LONGEST]) from problem
 

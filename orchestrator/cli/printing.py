@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from pydantic_core import to_json
+from pydantic_core import to_jsonable_python
 
 from actors.text.printable import printable
 from envs.errors import DamagedRunError
@@ -135,4 +135,4 @@ def print_result(as_json: bool, document: Any, *tables_and_lines: RichTable | st
 
 def print_json(document: Any) -> None:
     """Print indented ASCII JSON: control characters of foreign text are escaped, NaN and infinities are null."""
-    print(json.dumps(json.loads(to_json(document, inf_nan_mode="null")), indent=2))
+    print(json.dumps(to_jsonable_python(document, inf_nan_mode="null"), indent=2))

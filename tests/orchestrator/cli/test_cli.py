@@ -259,11 +259,11 @@ def test_damaged_files_are_named_and_end_a_command_with_3(demo_data: Path, tmp_p
 
 
 def test_tables_and_json_are_safe_to_print(capsys: pytest.CaptureFixture[str]) -> None:
-    print_json({"a": float("nan"), "b": [float("inf"), 1.5, "\x1b[2J\u009b"], 3: ("ü",)})
+    print_json({"a": float("nan"), "b": [float("inf"), 1.5, "\x1b[2J\u009b"], 3: ("ü",), "c": "\ud83d"})
     printed = capsys.readouterr().out
     table = text_table(("name", "a", "b"), [("x", "1", "2")], "Title", numbers=2)
 
-    assert json.loads(printed) == {"a": None, "b": [None, 1.5, "\x1b[2J\u009b"], "3": ["ü"]}
+    assert json.loads(printed) == {"a": None, "b": [None, 1.5, "\x1b[2J\u009b"], "3": ["ü"], "c": "\ud83d"}
     assert printed.isascii() and "\x1b" not in printed
     assert [column.justify for column in table.columns] == ["left", "right", "right"]
 

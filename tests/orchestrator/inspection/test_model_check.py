@@ -217,7 +217,9 @@ def test_the_template_cell_names_functions_and_a_template_without_end(tmp_path):
     (tmp_path / "m/tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ messages }}"}))
     assert row(source=source).template == "ok: no functions"
     assert row(source=source, tools="hermes").template.startswith("no: no functions")
-    for text in ("{% for a in range(99999) %}" * 2 + "x" + "{% endfor %}" * 2, "{{ 'x' * 10 ** 10 }}"):
+    uses = ("", "{{ bos_token + '<s>' }}", "{{ strftime_now('%Y') }}", "{{ '<s>' + messages[0].content }}")
+    filling = [use + "{{ 'x' * 10 ** 10 }}" for use in uses]
+    for text in ("{% for a in range(99999) %}" * 2 + "x" + "{% endfor %}" * 2, *filling):
         (tmp_path / "m/tokenizer_config.json").write_text(json.dumps({"chat_template": text}))
         assert row(source=source).template.startswith("no: its chat template takes more than 5 s or 512 MiB"), text
     (tmp_path / "m/tokenizer_config.json").write_text("{}")
