@@ -12,7 +12,6 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from glob import glob
 from pathlib import Path
 from typing import Self
 
@@ -127,7 +126,7 @@ def list_parts(folder: Path) -> PartFiles:
 
 def _list_once(folder: Path) -> PartFiles:
     """List episodes before turns, since a writer publishes them last, and read the sums at the end: they precede the files."""
-    names = {table: set(glob("*.parquet", root_dir=folder / table, include_hidden=True)) for table in SCHEMAS}
+    names = {table: _list_names(folder / table) for table in SCHEMAS}
     sums = checksums.read_sums(folder)
     parts = {name: part for name in set().union(*names.values()) if (part := Part.parse(name))}
     good = {
@@ -152,6 +151,14 @@ def _list_once(folder: Path) -> PartFiles:
         sorted(merged),
         frozenset(names["options"]),
     )
+
+
+def _list_names(folder: Path) -> set[str]:
+    """Return the names of a table's files; a folder that the disk does not list raises OSError, since it is not empty."""
+    try:
+        return {name for name in os.listdir(folder) if name.endswith(".parquet")}
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
 
 
 def is_usable(path: Path, sums: checksums.Sums) -> bool:

@@ -150,11 +150,7 @@ def become_folder(path):
     path.mkdir()
 
 
-def vanish(path):
-    path.unlink()
-
-
-SPOILS = [tear, blank, rot, become_folder, vanish]
+SPOILS = [tear, blank, rot, become_folder, Path.unlink]
 
 
 @pytest.mark.parametrize("table", ["episodes", "turns"])
@@ -169,7 +165,7 @@ def test_a_part_that_cannot_be_used_is_skipped_then_moved_aside_and_its_episodes
 
     with caplog.at_level(logging.WARNING):
         assert checked_ids(tmp_path) == {1, 2, 4}
-    if (spoil, table) != (vanish, "episodes"):  # turns without an episode are left by a crash and are no damage
+    if (spoil, table) != (Path.unlink, "episodes"):  # turns without an episode are left by a crash and are no damage
         assert name in caplog.text
         assert {part.name for part in list_parts(tmp_path).bad} == {name}
     assert f"{table}/{name}" in find_faults(tmp_path)
@@ -179,7 +175,7 @@ def test_a_part_that_cannot_be_used_is_skipped_then_moved_aside_and_its_episodes
     opened.compact()
     opened.close()
     assert checked_ids(tmp_path) == {1, 2, 3, 4}
-    assert len(files(tmp_path, "damaged")) == (1 if spoil is vanish else 2)
+    assert len(files(tmp_path, "damaged")) == (1 if spoil is Path.unlink else 2)
     assert find_faults(tmp_path) == {}
 
 

@@ -63,6 +63,13 @@ def test_files_are_sorted_by_their_use_and_mended(folder):
     assert len(list((folder / "damaged").iterdir())) == 4
 
 
+def test_a_table_that_the_disk_does_not_list_is_not_an_empty_one(folder):
+    (folder / "episodes").rename(folder / "away")
+    (folder / "episodes").symlink_to("episodes")
+    with pytest.raises(OSError, match="Too many levels"):  # else its turns would be moved aside as those of a crash
+        list_parts(folder)
+
+
 def test_a_number_is_never_used_twice(folder):
     assert next_number(folder, ["episodes"]) == 4 and next_number(folder, ["verdicts"]) == 1
     (folder / "turns/part-00000003.parquet").unlink()
