@@ -6,6 +6,7 @@ comes to, also for later attempts. A logged command is never taken again, and an
 
 import getpass
 import logging
+import os
 import re
 import secrets
 import socket
@@ -147,7 +148,9 @@ def send_command(folder: Path, command: Command) -> str:
 # -- taking: only the driver --------------------------------------------------------------------------------------------
 def waiting_commands(folder: Path) -> list[str]:
     """Return the names of the waiting command files, oldest first."""
-    return sorted(path.name for path in (folder / INBOX).glob("*") if NAME.fullmatch(path.name))
+    with suppress(OSError):  # a disk that does not list them now lists them at the next look
+        return sorted(filter(NAME.fullmatch, os.listdir(folder / INBOX)))
+    return []
 
 
 def take_commands(folder: Path, describe: Callable[[Command], tuple[str, bool]]) -> list[Command]:

@@ -43,6 +43,7 @@ def test_commands_are_taken_once_in_order(tmp_path):
         assert [entry.effect for entry in read_history(tmp_path)] == ["did pause b", "did pause a", "did pause c"]
         assert not list((tmp_path / "control").iterdir())
     assert not checksums.damaged_files(tmp_path)
+    assert not waiting_commands(tmp_path / ("x" * 300))  # no folder can have this name, so listing it fails
 
 
 def test_logged_command_is_not_executed_again(tmp_path):

@@ -15,6 +15,5 @@ def test_invisible_characters_are_spelled_and_long_texts_cut():
 
 def test_json_cannot_leave_a_script():
     content = {"b": "</script>&é", "a": [1, None]}
-
     assert inert(content) == '{"b":"\\u003c/script\\u003e\\u0026\\u00e9","a":[1,null]}'
     assert json.loads(inert(content)) == content
