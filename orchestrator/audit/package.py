@@ -11,7 +11,6 @@ from typing import Any
 
 from actors.text.printable import one_line
 from envs.errors import RunFolderError
-from orchestrator.object_store.bucket import cache_root
 
 PACKAGE, VERSION = "proactivebench", "0.1.1"
 Ask = Callable[[Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
@@ -42,8 +41,12 @@ def open_package(data: Path, folder: Path | None, python: str | None, install: b
 
 
 def _install() -> Path:
-    """Return a folder of this user with the package, which pip fetches without its dependencies if it is not there."""
-    folder = cache_root() / f"{PACKAGE}-{VERSION}"
+    """Return a folder of this user with the package, which pip fetches without its dependencies if it is not there.
+
+    It is not below ``PROACTIVE_SWEEP_CACHE``, where other users may write and plant code.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "proactive-sweep" / f"{PACKAGE}-{VERSION}"
     if (folder / PACKAGE / "environment.py").is_file():
         return folder
     options = "install --quiet --no-deps --ignore-requires-python --only-binary=:all: --target"

@@ -252,6 +252,7 @@ def test_the_package_is_fetched_and_found_also_in_a_safe_path(judged_folder, pac
         )
         wheel.writestr(f"{info}/RECORD", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PROACTIVE_SWEEP_CACHE", "/dev/null/shared")  # others may write there
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(RunFolderError, match="--install could not fetch proactivebench"):
         audit(judged_folder, install=True)
