@@ -167,7 +167,7 @@ def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None =
     ``keys`` of all episodes go into ``plan.parquet``, so that the plan is known without the data folder.
     """
     if keys is not None:
-        checksums.write(folder / KEYS, key_frame(keys))
+        checksums.write(folder / KEYS, key_frame(keys))  # all of them, since a write that waits for room begins again
     checksums.write(folder / PLAN, to_json({"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}))
 
 

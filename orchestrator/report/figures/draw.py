@@ -48,9 +48,7 @@ def draw_figures(run_data: RunData, names: Collection[str] = tuple(CAPTIONS)) ->
         drawn = {name: figure for name, draw in functions.items() if (figure := draw(run_data))}
         for figure in drawn.values():
             figure.draw_without_rendering()
-            figure.set_layout_engine(
-                None
-            )  # laid out once: with an engine, matplotlib draws a figure twice for each file
+            figure.set_layout_engine(None)  # with one, matplotlib draws a figure twice for each file
     return drawn
 
 
