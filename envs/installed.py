@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -79,24 +79,23 @@ def missing_extra(name: str) -> str:
 def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:
     """Return the offers of a kind by name, sorted; raises PackageError for a name that is ``taken`` or offered twice."""
     by_name: dict[str, Offer] = {}
-    plural = {"policy": "policies"}.get(kind, f"{kind}s")
-    for entry in _entries(f"proactive_sweep.{plural}", tuple(sys.path)):
-        assert entry.dist is not None, "entry_points() reads them from distributions"
-        offer = Offer(kind, entry.name, entry.dist.name, entry.dist.version, entry)
-        if entry.name in taken:
+    for offer in _find_offers(kind, tuple(sys.path)):
+        if offer.name in taken:
             raise PackageError(f"{offer} has a name that is taken here; rename it in that package, or uninstall it")
-        if other := by_name.get(entry.name):
+        if other := by_name.get(offer.name):
             raise PackageError(
                 f"{offer} has the same name as one of {other.package}; uninstall one of the two packages"
             )
-        by_name[entry.name] = offer
+        by_name[offer.name] = offer
     return dict(sorted(by_name.items()))
 
 
 @lru_cache(maxsize=16)
-def _entries(group: str, path: tuple[str, ...]) -> EntryPoints:
-    """Return the entry points on this path; cached because reading them takes tens of milliseconds."""
-    return entry_points(group=group)
+def _find_offers(kind: str, path: tuple[str, ...]) -> tuple[Offer, ...]:
+    """Return the offers on this path; cached because reading them takes tens of milliseconds."""
+    plural = {"policy": "policies"}.get(kind, f"{kind}s")
+    found = ((entry, entry.dist) for entry in entry_points(group=f"proactive_sweep.{plural}"))
+    return tuple(Offer(kind, entry.name, package.name, package.version, entry) for entry, package in found if package)
 
 
 def find_offer(kind: str, name: str) -> Offer:
