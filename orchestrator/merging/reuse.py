@@ -72,6 +72,7 @@ def take_over(sweep: Sweep, plan: Plan, store: EpisodeStore, folders: Sequence[t
             raise RunFolderError(
                 f"--reuse {name} is the run's own folder; remove it: stored episodes are never replayed"
             )
+        run_folder.stored_sweep(folder)  # a mistyped folder is refused before anything is copied
     for name, folder in folders:
         stored = stored_episodes(plan, store.folder).select("key").collect()
         reusable = find_reusable(sweep, plan, name, folder, store.folder, stored)

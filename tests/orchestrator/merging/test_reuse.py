@@ -12,6 +12,7 @@ import pytest
 
 from actors.engine.backend import ScriptedBackend
 from actors.engine.baselines import Baseline
+from envs.errors import RunFolderError
 from orchestrator.merging import reuse
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import build_plan, planned_rows
@@ -74,15 +75,16 @@ def test_shared_keys_are_never_played(demo_data, old, tmp_path):
     assert play_attempt(target, both, [old]) == alone, "of hint nothing was asked"
 
     reused_keys, taken = reused.read_reused(target)["key"].sort(), {"vlm/ROD/hint": 10, "vlm/QD/hint": 10}
-    assert (
-        reused_keys.to_list() == sorted(k for k in content(old)[0]["key"] if "/hint/" in k) and len(reused_keys) == 20
-    )
+    assert reused_keys.to_list() == sorted(k for k in content(old)[0]["key"] if "/hint/" in k)
     assert reused.reused_per_cell(target) == taken and str(old) in reused.sentences(target)[0]
     for here, there in zip(content(target), content(old), strict=True):
         keep = pl.col("key").is_in(reused_keys.implode())
         assert here.filter(keep).equals(there.filter(keep)), "whole, seconds included"
     assert play_attempt(target, both, [old]) == 0 and content(target)[0].height == 40
     assert reused.read_reused(target)["key"].sort().equals(reused_keys)
+    with pytest.raises(RunFolderError, match="holds no run"):
+        play_attempt(tmp_path / "typo", both, [old, tmp_path])
+    assert not content(tmp_path / "typo")[0].height
 
 
 @pytest.mark.parametrize(
@@ -130,8 +132,7 @@ def test_episodes_of_other_weights_are_not_taken(demo_data, old, tmp_path):
 
 
 def test_changed_pictures_are_replayed_and_moved_data_are_not(demo_data, tmp_path):
-    data_folder, spec = shutil.copytree(demo_data, tmp_path / "data"), {}
-    old = tmp_path / "old"
+    data_folder, old = shutil.copytree(demo_data, tmp_path / "data"), tmp_path / "old"
     play_attempt(old, build_sweep(data_folder, ["zero-shot", "icl-1"]))
     rows = turns(old).filter(pl.col("key").str.contains("/ROD/zero-shot/")).collect()
     change_pixel(data_folder / rows["image"][0])
@@ -199,9 +200,8 @@ def test_reused_answers_keep_their_verdicts(demo_data, tmp_path):
     part = next((old / "verdicts").glob("*.parquet"))
     rows = pl.read_parquet(part)
     lost = rows["key"][3]
-    replace_part(
-        rows.with_columns(pl.when(pl.col("key") == lost).then(None).otherwise("aggregate").alias("aggregate")), part
-    )
+    unread = pl.when(pl.col("key") == lost).then(None).otherwise("aggregate").alias("aggregate")
+    replace_part(rows.with_columns(unread), part)
     play_attempt(target, spec, [old])
 
     stored = verdicts(target).collect()
