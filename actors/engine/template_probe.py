@@ -16,7 +16,7 @@ def find_template_fault(template: str) -> str:
     """Return that a template takes too much for one question; empty if it does not, or fails in a way that the engine names."""
     command = [sys.executable, "-P", __file__]
     done = subprocess.run(command, input=template.encode("utf-8", "replace"), capture_output=True)
-    if done.returncode != -9 and not done.stderr.endswith(b"MemoryError\n"):
+    if done.returncode >= 0 and not done.stderr.endswith(b"MemoryError\n"):
         return ""
     return f"its chat template takes more than {CPU_S} s or {BYTES >> 20} MiB for one question; correct or replace it"
 
