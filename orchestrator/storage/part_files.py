@@ -170,18 +170,26 @@ def is_usable(path: Path, sums: checksums.Sums) -> bool:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             return False
-        digest, fits = _inspect_once(path, status.st_mtime_ns, status.st_size, status.st_ino)
+        state = status.st_mtime_ns, status.st_size, status.st_ino
         if recorded is None:
             scan_part(path).collect()
+        elif _hash_once(path, *state) not in recorded:
+            return False  # damage is not decoded: a length in it may ask for all of the memory
+        return _fits_table(path, *state)
     except UNREADABLE:
         return False
-    return fits and (recorded is None or digest in recorded)
 
 
 @lru_cache(maxsize=1 << 14)
-def _inspect_once(path: Path, *_state: int) -> tuple[str, bool]:
-    """Return the sum of a file, and True if it has its table's schema; read once per state (time, size, inode)."""
-    return checksums.hash_file(path), is_schema_of(scan_part(path).collect_schema(), SCHEMAS[path.parent.name])
+def _hash_once(path: Path, *_state: int) -> str:
+    """Return the sum of a file, read once per state (time, size, inode)."""
+    return checksums.hash_file(path)
+
+
+@lru_cache(maxsize=1 << 14)
+def _fits_table(path: Path, *_state: int) -> bool:
+    """Return True if a file has its table's schema; read once per state."""
+    return is_schema_of(scan_part(path).collect_schema(), SCHEMAS[path.parent.name])
 
 
 def scan_part(path: Path) -> pl.LazyFrame:
