@@ -134,7 +134,7 @@ class Attempt(AttemptState):
         backlog = self.find_unjudged(judge, again)
         queue = self.judge_queue = JudgeQueue(judge, self.plan, self.store, backlog)
         self.say(f"{self.sweep.name}: {len(backlog):,} answers to judge with {queue.key}")
-        if backlog:
+        if backlog or queue.rereads_gold:
             low_kappa = {queue.group: queue.stop_reason} if queue.stop_reason else {}
             self.reasons = {**startup_checks.find_startup_errors(self.sweep, (), judge), **low_kappa}
             if not self.reasons:

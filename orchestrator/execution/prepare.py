@@ -131,8 +131,8 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
     state.standing = read_control_state(state.output)
     if (judge := state.sweep.judge) and state.sweep.is_judged:
         backlog = state.find_unjudged(judge)
-        if backlog or state.playable:
-            state.judge_queue = JudgeQueue(judge, state.plan, state.store, backlog)
+        queue = JudgeQueue(judge, state.plan, state.store, backlog)
+        state.judge_queue = queue if backlog or state.playable or queue.rereads_gold else None
 
 
 def announce(state: AttemptState) -> None:

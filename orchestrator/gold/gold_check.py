@@ -131,9 +131,6 @@ class GoldCheck:
         }
         self.store = VerdictStore(folder / FOLDER)
 
-    def __contains__(self, ordinal: int) -> bool:
-        return ordinal >= self.first
-
     def lease(self, ordinal: int) -> LeasedAnswer:
         answer = self.answers[ordinal - self.first]
         return LeasedAnswer(ordinal, answer.text, answer.task)

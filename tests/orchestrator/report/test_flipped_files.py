@@ -38,7 +38,6 @@ def complete_run(folder: Path, data_folder: Path) -> tuple[Path, dict]:
 
 
 def read_or_message(reader, folder: Path):
-    """Return what the reader returns, or its error message."""
     try:
         return reader(folder)
     except RunFolderError as mistake:
@@ -75,7 +74,6 @@ def count_flips(tmp_path: Path, data_folder: Path, count: int, seed: int, again:
 
 
 def _classify_flip(folder: Path, path: Path, before: dict) -> str:
-    """Return how a flip showed; fail if it did not."""
     after = read_all(folder)
     changed = {name for name in after if after[name] != before[name]}
     silent = {name for name in changed if not isinstance(after[name], str)}

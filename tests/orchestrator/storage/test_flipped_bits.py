@@ -12,7 +12,6 @@ READERS = {"episodes": episodes, "turns": turns, "verdicts": verdicts}
 
 
 def verdict(number, judge="j", **changes):
-    """Return one row of the table verdicts."""
     about = {name: value for name, value in episode(number).items() if name in VERDICTS}
     defaults = {"judge": judge, "reason": None, "text": "1,1", "seconds": 0.25, "attempts": 1, "first_failed": False}
     bits = {

@@ -12,9 +12,12 @@ from typer.testing import CliRunner
 from actors.engine.baselines import Baseline
 from orchestrator.cli.main import app
 from orchestrator.cli.printing import FAULTY
+from orchestrator.execution.attempt import open_attempt
+from orchestrator.execution.prepare import find_pending
+from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.run_folder import RESOLVED
+from orchestrator.storage.run_folder import RESOLVED, stored_sweep
 from orchestrator.storage.status import DAMAGED, MISSING, NO_SUMS, find_faults, put_aside_unmended, read_status
 from tests.orchestrator.report import runs
 from tests.orchestrator.storage.test_flipped_bits import flip_bit
@@ -40,10 +43,6 @@ def folder(finished, tmp_path):
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-def listed(folder: Path) -> list[str]:
-    return sorted(name for name in checksums.read_sums(folder) if (folder / name).is_file())
-
-
 def empty(path: Path) -> None:
     path.write_bytes(b"")
 
@@ -57,16 +56,13 @@ def replace_by_folder(path: Path) -> None:
     path.mkdir()
 
 
-def names_of(folder: Path) -> set[str]:
-    return {*find_faults(folder)}
-
-
 @pytest.mark.parametrize("spoil", [empty, extend, flip_bit, Path.unlink, replace_by_folder])
 def test_every_fault_of_every_file_is_named(folder, finished, spoil):
-    assert find_faults(folder) == {} and len(listed(folder)) >= 11
-    for name in listed(folder):
+    names = sorted(name for name in checksums.read_sums(folder) if (folder / name).is_file())
+    assert find_faults(folder) == {} and len(names) >= 11
+    for name in names:
         spoil(folder / name)
-        assert name in names_of(folder), (name, spoil.__name__)
+        assert name in find_faults(folder), (name, spoil.__name__)
         shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink(missing_ok=True)
         shutil.copy2(finished / name, folder / name)
         assert find_faults(folder) == {}
@@ -77,7 +73,7 @@ def test_a_forged_pair_of_parts_changes_no_table_and_is_moved_aside(folder):
     for table in ("episodes", "turns"):
         forged = pl.read_parquet(folder / table / part.name).with_columns(key=pl.col("key").str.replace("^.", "f"))
         forged.write_parquet(folder / table / PART)
-    assert names_of(folder) == {f"episodes/{PART}", f"turns/{PART}"}
+    assert find_faults(folder).keys() == {f"episodes/{PART}", f"turns/{PART}"}
     assert episodes(folder).collect().equals(before) and turns(folder).collect().height
     EpisodeStore(folder).close()
     assert sorted(path.name for path in (folder / "damaged").glob("*")) == [f"episodes-{PART}", f"turns-{PART}"]
@@ -101,7 +97,7 @@ def test_files_that_no_attempt_rewrites_are_given_up(folder):
     checksums.write(folder / "gone.json", b"1")
     (folder / "odd.json").write_bytes(b"2")
     (folder / "gone.json").unlink()
-    assert names_of(folder) == {"odd.json", "gone.json"}
+    assert find_faults(folder).keys() == {"odd.json", "gone.json"}
     put_aside_unmended(folder)
     assert find_faults(folder) == {} and (folder / "damaged" / f"{folder.name}-odd.json").read_bytes() == b"2"
 
@@ -129,8 +125,7 @@ def test_commands_name_faults_alike_and_exit_with_3(folder, finished, command):
 def damage_gold(folder: Path) -> str:
     shutil.copytree(folder / "verdicts", folder / "gold/verdicts")
     shutil.copy(folder / checksums.NAME, folder / "gold")
-    part = next((folder / "gold/verdicts").glob("part-*"))
-    flip_bit(part)
+    flip_bit(part := next((folder / "gold/verdicts").glob("part-*")))
     return f"gold/verdicts/{part.name}"
 
 
@@ -153,3 +148,11 @@ def test_other_damage_ends_in_one_sentence_and_3(folder, damage):
         outcome = CliRunner().invoke(app, [*command.split(), str(folder)])
         assert outcome.exit_code == FAULTY, outcome.output
         assert outcome.stderr.count(f"{folder}/{name}") == 1 and outcome.stderr.count("\n") <= 2, outcome.stderr
+
+
+def test_damaged_verdicts_on_gold_answers_are_read_again_by_a_finished_run(folder):
+    damage_gold(folder)
+    spec = stored_sweep(folder)
+    with open_attempt(spec, build_plan(spec), folder, print) as attempt:
+        find_pending(attempt, (), ())
+        assert not attempt.playable and len(attempt.judge_queue.first_answers) > 200
