@@ -39,7 +39,7 @@ def test_a_stored_run_is_planned_without_pending_episodes_and_reported_with_inte
 
 
 def test_without_the_extra_a_stored_run_is_read_and_one_sentence_says_what_to_install(stored, monkeypatch):
-    monkeypatch.setattr("envs.installed._entries", lambda group, path: ())  # as if no package were installed
+    monkeypatch.setattr("envs.installed._find_offers", lambda kind, path: ())  # as if no package were installed
     run = read_run(stored / "run", stored / "data")
     (sentence,) = [note for note in run.notes if "every-state" in note]
 
