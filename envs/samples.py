@@ -187,9 +187,7 @@ def select_samples(
 ) -> list[Sample]:
     """Return the samples that a sweep plays; raises BadData for an id that does not exist."""
     selected = list(samples)
-    if (
-        subset == "open-ended"
-    ):  # of the paper: file order, shuffled by seed 0, the first hundred (package: ``tests/oeg.py``)
+    if subset == "open-ended":  # of the paper: shuffled by seed 0, the first hundred (package: ``tests/oeg.py``)
         Random(0).shuffle(selected)
         selected = selected[:OPEN_ENDED]
     if ids is not None:

@@ -159,9 +159,8 @@ def _fetch_view(bucket: Bucket, folder: Path) -> None:
         local = {name: (folder / name).stat().st_size for name in uploader.shared_files(folder)}
         for name in local.keys() - remote.keys():
             (folder / name).unlink()
-        if _fetch(
-            bucket, folder, [n for n, size in remote.items() if not uploader.parse_part(n) or local.get(n) != size]
-        ):
+        changed = [n for n, size in remote.items() if not uploader.parse_part(n) or local.get(n) != size]
+        if _fetch(bucket, folder, changed):
             break
     holder = read_holder(bucket) or {}
     identity = {name: holder[name] for name in ("host", "pid", "started") if name in holder}

@@ -49,9 +49,7 @@ def check_named(
     known = [*(own.models_and_judge if own else ()), *registry().values(), *judges().values()]
     unnamed = [reason for model in models for reason in _unnamed(model, known, typed)]
     theirs, ours = parse_address(sweep.data), parse_address(own.data) if own else None
-    is_named = (
-        theirs and ours and replace(theirs, revision="") == replace(ours, revision="")
-    )  # their commits may differ
+    is_named = theirs and ours and replace(theirs, revision="") == replace(ours, revision="")  # commits may differ
     if not has_lines(sweep, pictures) and not is_named:
         unnamed.append(f"the data {redact_address(sweep.data)}")
     if unnamed:

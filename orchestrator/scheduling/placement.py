@@ -168,8 +168,9 @@ class Placement:
     def _awaits_judge(self, group: WorkerGroup) -> bool:
         """Return True if the group's episodes wait for a judge that has no ready worker."""
         judge = self.groups.get(group.demand.judge)
-        is_needed = judge is not None and judge.demand.standing_replicas
-        return bool(is_needed) and not any(slot.ready for slot in self._slots_by_group[group.demand.judge].values())
+        if judge is None or not judge.demand.standing_replicas:
+            return False
+        return not any(slot.ready for slot in self._workers_of(judge).values())
 
     def _awaits_answers(self, judge: WorkerGroup) -> bool:
         """Return True if answers for this judge are still being written."""

@@ -141,9 +141,7 @@ class TransformersBackend(Backend):
         try:
             answers = await asyncio.get_running_loop().run_in_executor(self.generator, answer, batch)
         except Exception as error:
-            if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(
-                error
-            ):
+            if not is_out_of_memory(error):
                 self._fail(jobs, error)
                 return
         else:
@@ -282,6 +280,12 @@ class ModelAndProcessor:
         gc.collect()  # on several devices, its hooks refer to it
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return True if a device, or the machine, ran out of memory."""
+    has_no_room = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return has_no_room or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 def _without_prompt(output: torch.Tensor, prompt: torch.Tensor) -> torch.Tensor:
