@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envs.samples import paper_ids
+from envs.samples import OPEN_ENDED, paper_ids
 from orchestrator.planning.build_plan import build_plan, stored_episodes
 from orchestrator.planning.plan import JUDGE, Plan, judge_group, worker_group
 from orchestrator.scheduling.balance import PRECISION, Load, tight_end
@@ -30,9 +30,6 @@ from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.resources import demands, shares
 from sweeps.load import SweepError
 from sweeps.spec import Cell, ModelSpec, Protocol, Sweep
-
-OPEN_ENDED = 100
-"""Samples per scenario in the paper's open-ended subset."""
 
 Cells = Sequence[tuple[Cell, int]]
 """Cells, each with a number of episodes or open-ended answers."""
