@@ -94,8 +94,8 @@ def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:
 def _find_offers(kind: str, path: tuple[str, ...]) -> tuple[Offer, ...]:
     """Return the offers on this path; cached because reading them takes tens of milliseconds."""
     plural = {"policy": "policies"}.get(kind, f"{kind}s")
-    found = ((entry, entry.dist) for entry in entry_points(group=f"proactive_sweep.{plural}"))
-    return tuple(Offer(kind, entry.name, package.name, package.version, entry) for entry, package in found if package)
+    entries = ((entry, entry.dist) for entry in entry_points(group=f"proactive_sweep.{plural}"))
+    return tuple(Offer(kind, entry.name, package.name, package.version, entry) for entry, package in entries if package)
 
 
 def find_offer(kind: str, name: str) -> Offer:

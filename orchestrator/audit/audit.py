@@ -49,7 +49,7 @@ TURNS = (*STORED, "reply", "read_as", "judged")
 VERDICT = ("judge", *BITS, *(f"strict_{name}" for name in BITS), "attempts", "text")
 """Columns of a verdict that the audit compares."""
 Sides = Iterator[tuple[str, Any, Any, Any]]
-"""What is compared: its name, as it is stored, by our code, and by the package."""
+"""A value's name, and the value as it is stored, by our code, and by the package."""
 
 
 @dataclass(frozen=True)

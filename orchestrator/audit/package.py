@@ -64,9 +64,9 @@ def _find_python(python: str | None) -> str:
     The package nests quotes in f-strings, which Python 3.12 allows.
     """
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    found = [sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(12, 16))]
-    found += map(str, sorted(root.glob("versions/3.*/bin/python")))
-    for candidate in filter(None, [python] if python else found):
+    interpreters = [sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(12, 16))]
+    interpreters += map(str, sorted(root.glob("versions/3.*/bin/python")))
+    for candidate in filter(None, [python] if python else interpreters):
         if _runs([candidate, "-c", "import sys; sys.exit(sys.version_info < (3, 12))"], os.environ):
             return candidate
     reason = f"{python} is none" if python else "none was found"

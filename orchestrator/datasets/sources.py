@@ -1,4 +1,4 @@
-"""What is read from the Hub and from buckets, through their fsspec file systems: data folders, and facts of checkpoints.
+"""Reads data folders and facts of checkpoints from the Hub and from buckets, through their fsspec file systems.
 
 An address names one state of the data: the Hub's is pinned to a commit; data at other addresses must not change. Whatever a
 network library raises becomes one sentence.

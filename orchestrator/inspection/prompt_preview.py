@@ -65,8 +65,8 @@ def find_request(
     if judge is not None and cell.protocol is Protocol.OEG:
         messages, situation, _ = judge_prompt(sample, cell, SAMPLE_ANSWER, judge)
         return Request(messages, judge.sampling, 0, situation)
-    asked, read = pose(sample, pool, cell, seed)
-    requests = asked if judge is None else read
+    to_model, to_judge = pose(sample, pool, cell, seed)
+    requests = to_model if judge is None else to_judge
     if turn >= len(requests):
         last = len(requests) - 1
         raise BadData(f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {last} is its last")

@@ -160,8 +160,8 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 def find_faults(folder: Path) -> dict[str, str]:
     """Return file or table -> what is wrong with it, of a run folder and its gold check; while a driver writes, only damage."""
     faults = _find_faults(folder, lock.holder(folder) is None)
-    for place in {path.parent.parent for path in folder.glob("*/verdicts/*")}:
-        faults |= {f"{place.name}/{name}": problem for name, problem in _find_faults(place, False).items()}
+    for gold in {path.parent.parent for path in folder.glob("*/verdicts/*")}:
+        faults |= {f"{gold.name}/{name}": problem for name, problem in _find_faults(gold, False).items()}
     return dict(sorted(faults.items()))
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _read_version_once, _read_commit_once = functools.cache(importlib.metadata.version), functools.cache(software.commit)
 """They are the same in every attempt of this process."""
 _scores: dict[tuple[Any, ...], pl.DataFrame] = {}
-"""What a run's score depends on -> its rows: most attempts of a sweep end with the same episodes."""
+"""Stored rows -> the scores that they gave: most attempts of a sweep end with the same episodes."""
 MOST_SMALL = 3
 """Small parts before a merge: a simulated run is short, and faults must meet merges, too."""
 DATED = tuple(module.__name__ for module in (control_log, lock))

@@ -115,7 +115,7 @@ FINDS = {
     ),
     "verdicts were uploaded before their episodes": (22423, []),
 }  # fmt: skip
-"""What was found by seeds, most with a bucket -> the seed, and the events that it needed."""
+"""A fault that seeds found, most with a bucket -> the seed, and the events that it needed."""
 
 
 @pytest.mark.parametrize("name", FINDS)

@@ -58,12 +58,12 @@ def drops_pictures(model: ModelSpec, image_tokens: Set[int]) -> bool:
     """
     if (processor := _processor(model)) is None:
         return False
-    shown, bare = (
+    with_picture, without = (
         prompt_text(processor, [Message("user", "?", images)], model.chat) for images in ((ImageRef("a"),), ())
     )
-    if shown == bare or not image_tokens:
-        return shown == bare
-    tensors = processor(text=[shown], images=[Image.new("RGB", (224, 224), "gray")], return_tensors="pt")
+    if with_picture == without or not image_tokens:
+        return with_picture == without
+    tensors = processor(text=[with_picture], images=[Image.new("RGB", (224, 224), "gray")], return_tensors="pt")
     return image_tokens.isdisjoint(tensors["input_ids"].flatten().tolist())
 
 
