@@ -20,6 +20,7 @@ from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import open_attempt_log
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording
 from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.pictures import recording_pictures
 from orchestrator.planning.plan import Plan
 from orchestrator.storage import run_folder
 from orchestrator.storage.disk import disk_errors
@@ -111,11 +112,13 @@ class Attempt(AttemptState):
         with tracker or _prepare_tracker(self.sweep, self.output) as tracker:
             if tracker.is_tracked:
                 tracker.start(describe_dataset(self.sweep.name, self.sweep.data, self.plan.samples_by_id))
-            with prepare.recording_shown_pictures(self):
+            with recording_pictures(self.output, self.sweep.data, self.plan, bool(self.pending)) as skip_rest:
                 if play and self.pending:
                     play(self)
                 elif self._can_go_on():
                     self._play_on_ray()
+                if self.interrupted:
+                    skip_rest.set()
             if not self.interrupted:
                 self.store.compact()
                 if self.judge_queue:

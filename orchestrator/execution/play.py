@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 def play_on_ray(state: AttemptState) -> None:
     """Play until nothing is pending or the user stops the run, and store the results."""
-    sink = ResultSink(state.store, state.plan, state.stops.add_batch)
+    sink = ResultSink(state.store, state.plan, state.rule.add_batch)
     progress, started = _build_progress(state, sink.errors_before), time.perf_counter()
     ray_cluster.connect(partial(print, file=sys.stderr, flush=True))
     connected = time.perf_counter()
@@ -60,7 +60,7 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
 
 def _take_cancelled(state: AttemptState, sink: ResultSink) -> Iterator[tuple[str, Container[int]]]:
     """Yield group, ordinals of cells that have stopped since the last call, by precision or by refusals; log the refusals."""
-    yield from state.stops.take_new_stops().items()
+    yield from state.take_new_stops().items()
     for group, stop in sink.take_new_stops().items():
         log.warning(sink.stop_reasons[group])
         yield stop
@@ -72,7 +72,7 @@ def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: L
     troubles = {worker.group: worker.trouble for worker in driver.pool.handles.values()}
     progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons, troubles)
     state.store.flush_old()
-    if state.stops.changed:
+    if state.stops != state.plan.stops:
         progress.replan(state.replan())
     if state.judge_queue:
         state.judge_queue.flush()

@@ -1,22 +1,18 @@
 """The first step of an attempt, and the state that its steps share: what is pending, and which cells have stopped."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 
-from actors.playing.records import EpisodeBatch
 from envs.types import CUT_SHORT, ERRORS, Ending
-from orchestrator.datasets.sources import parse_address
 from orchestrator.execution.live_control import describe_effect
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.judging.judge_queue import JudgeQueue, find_unjudged
-from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import planned_cells, planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan, worker_group
-from orchestrator.precision.stopping import load_rule
+from orchestrator.precision.stopping import StoppingRule, load_rule
 from orchestrator.report.scores.precision_stops import describe_savings
 from orchestrator.storage import reused, run_folder
 from orchestrator.storage.control_log import ControlState, read_control_state, take_commands
@@ -26,34 +22,6 @@ from sweeps.spec import Judge, Sweep
 
 RETRIED = (*ERRORS, *CUT_SHORT)
 """Endings that may be played again: none of them is an answer of the model."""
-
-
-class PreciseStops:
-    """The stops of a plan's precision rule; empty for a plan without a rule."""
-
-    def __init__(self, plan: Plan, folder: Path) -> None:
-        self.rule = load_rule(plan, folder)
-        self.stops = self.rule.stops()
-        """Index of a stopped cell -> its samples that count, as far as the stored episodes decide."""
-        self.changed = False
-        """True if the plan in the run folder does not have the latest stops yet."""
-
-    def add_batch(self, batch: EpisodeBatch) -> None:
-        if self.rule.units:
-            for row in zip(batch.ordinals, batch.episodes["ending"], batch.episodes["correct"], strict=True):
-                self.rule.add_answer(*row)
-
-    def take_new_stops(self) -> dict[str, set[int]]:
-        """Return group -> all ordinals of those of its cells that have stopped since the last call."""
-        if not self.rule.units:
-            return {}
-        plan, stops = self.rule.plan, self.rule.stops()
-        ordinals: dict[str, set[int]] = {}
-        for index in stops.keys() - self.stops.keys():
-            episodes = range(plan.offsets[index], plan.offsets[index + 1])
-            ordinals.setdefault(worker_group(plan.cells[index].model), set()).update(episodes)
-        self.stops, self.changed = stops, self.changed or bool(ordinals)
-        return ordinals
 
 
 @dataclass
@@ -80,8 +48,10 @@ class AttemptState:
     """Seconds from connecting to Ray until the last episode is on disk."""
     standing: ControlState = field(default_factory=ControlState)
     """The commands of ``ctl`` that are in force, such as pauses and cancellations."""
-    stops: PreciseStops = field(init=False)
-    """The cells that have stopped because they are precise enough."""
+    rule: StoppingRule = field(init=False)
+    """The precision rule with the answers so far; for a plan without one it stops no cell."""
+    stops: Mapping[int, int] = field(default_factory=dict)
+    """Index of a cell that is precise enough -> its samples that count; ``plan.stops`` follows by ``replan``."""
 
     @property
     def playable(self) -> Mapping[str, Sequence[int]]:
@@ -97,12 +67,22 @@ class AttemptState:
 
     def find_stops(self) -> None:
         """Find the cells whose stored episodes are precise enough; leave their remaining episodes out of the plan."""
-        self.stops = PreciseStops(self.plan, self.output)
-        self.plan = self.plan.with_stops(self.stops.stops)
+        self.rule = load_rule(self.plan, self.output)
+        self.stops = self.rule.stops()
+        self.plan = self.plan.with_stops(self.stops)
+
+    def take_new_stops(self) -> dict[str, set[int]]:
+        """Return group -> all ordinals of those of its cells that have become precise enough since the last call."""
+        before, self.stops = self.stops, self.rule.stops()
+        ordinals: dict[str, set[int]] = {}
+        for index in self.stops.keys() - before.keys():
+            episodes = range(self.plan.offsets[index], self.plan.offsets[index + 1])
+            ordinals.setdefault(worker_group(self.plan.cells[index].model), set()).update(episodes)
+        return ordinals
 
     def replan(self) -> pl.DataFrame:
         """Apply the current stops to the plan and write it to the run folder; return one row per planned cell."""
-        self.stops.changed, self.plan = False, self.plan.with_stops(self.stops.stops)
+        self.plan = self.plan.with_stops(self.stops)
         planned = planned_rows(self.plan)
         run_folder.write_plan(self.output, planned, self.plan.all_keys())
         return planned
@@ -147,20 +127,6 @@ def announce(state: AttemptState) -> None:
     savings = describe_savings(state.plan.precision, planned_cells(state.plan))
     for line in (*state.standing.sentences(unfinished), *savings):
         state.say(line)
-
-
-@contextmanager
-def recording_shown_pictures(state: AttemptState) -> Iterator[None]:
-    """Record, while the block runs, the pictures of a local data folder that the planned models see."""
-    recorded = not state.pending and (state.output / pictures.FILE).exists()
-    local = parse_address(state.sweep.data) is None
-    if recorded or not local or not any(map(pictures.shows_pictures, state.plan.cells)):
-        yield
-        return
-    with pictures.recording_pictures(state.output, Path(state.sweep.data), state.plan) as stop:
-        yield
-        if state.interrupted:
-            stop.set()
 
 
 # -- ``--retry`` -------------------------------------------------------------------------------------------------------

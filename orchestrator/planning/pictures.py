@@ -139,16 +139,21 @@ def record_pictures(folder: Path, data: Path, paths: Iterable[str], stop: Event)
 
 
 @contextmanager
-def recording_pictures(folder: Path, data: Path, plan: Plan) -> Iterator[Event]:
-    """Record a plan's pictures in a thread while the block runs; at its end, wait for the rest.
+def recording_pictures(folder: Path, data: str, plan: Plan, plays: bool) -> Iterator[Event]:
+    """Record the pictures of a local data folder that the planned models see, in a thread while the block runs.
 
-    To skip the rest, set the event that is yielded.
+    At its end, wait for the rest; to skip the rest, set the event that is yielded. If the attempt ``plays`` no episode, pictures
+    that are recorded already are not scanned again.
     """
     stop = Event()
+    is_recorded = not plays and (folder / FILE).exists()
+    if is_recorded or parse_address(data) is not None or not any(map(shows_pictures, plan.cells)):
+        yield stop
+        return
 
     def record() -> None:
         try:
-            record_pictures(folder, data, all_paths(plan), stop)
+            record_pictures(folder, Path(data), all_paths(plan), stop)
         except (OSError, ValueError) as problem:
             # a full disk, or a plan that no worker can play; the sweep itself reports both
             log.warning("the hashes of the pictures are not saved: %s", problem)

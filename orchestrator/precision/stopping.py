@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from actors.playing.records import EpisodeBatch
 from envs.types import UNSCORED
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.plan import Plan
@@ -97,6 +98,11 @@ class StoppingRule:
         if index in self.answers:
             rank = self.plan.ranks[self.plan.cells[index].scenario][ordinal - self.plan.offsets[index]]
             self.answers[index][rank] = LOST if ending in UNSCORED else RIGHT if correct else WRONG
+
+    def add_batch(self, batch: EpisodeBatch) -> None:
+        if self.units:
+            for row in zip(batch.ordinals, batch.episodes["ending"], batch.episodes["correct"], strict=True):
+                self.add_answer(*row)
 
     def stops(self) -> dict[int, int]:
         """Return stopped cell -> number of samples that it plays; a cell that plays all its samples is not stopped."""

@@ -48,8 +48,8 @@ def test_a_cell_that_stops_gives_its_ordinals_once(demo_data, tmp_path):
     (tmp_path / "run").mkdir()
     state = state_of(spec, tmp_path / "run")
     state.find_stops()
-    assert state.stops.stops == {} and state.stops.changed is False and state.plan.stops == {}
-    assert state.stops.take_new_stops() == {} and state.stops.changed is False
+    assert state.stops == {} == state.plan.stops
+    assert state.take_new_stops() == {} == state.stops
 
     cell = state.plan.cells[1]
     first, end = state.plan.offsets[1], state.plan.offsets[2]
@@ -59,12 +59,12 @@ def test_a_cell_that_stops_gives_its_ordinals_once(demo_data, tmp_path):
     ]
     batch = block(rows)
     batch.ordinals[:] = range(first, end)
-    state.stops.add_batch(batch)
-    assert state.stops.take_new_stops() == {"builtin": set(range(first, end))}
-    assert state.stops.changed is True and list(state.stops.stops) == [1]
-    assert state.stops.take_new_stops() == {} and state.stops.changed is True
+    state.rule.add_batch(batch)
+    assert state.take_new_stops() == {"builtin": set(range(first, end))}
+    assert list(state.stops) == [1] and state.plan.stops == {}
+    assert state.take_new_stops() == {} and list(state.stops) == [1] and state.plan.stops == {}
     state.replan()
-    assert state.stops.changed is False and state.plan.stops == state.stops.stops
+    assert state.plan.stops == state.stops and list(state.stops) == [1]
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_a_picture_that_changed_never_gets_a_hash_again(tmp_path, data, caplog):
 
 def test_hashes_are_taken_beside_an_attempt_and_wait_for_its_end(tmp_path, demo_data):
     plan = plan_of(demo_data, ["zero-shot"])
-    with pictures.recording_pictures(tmp_path, demo_data, plan) as stop:
+    with pictures.recording_pictures(tmp_path, str(demo_data), plan, plays=True) as stop:
         assert not stop.is_set()
     recorded = read_pictures(tmp_path)
     assert set(recorded) == set(pictures.all_paths(plan)) and all(len(p.sum) == 32 for p in recorded.values())
