@@ -65,7 +65,6 @@ DOORS = {
     "ray": (
         "actors/worker.py",
         "orchestrator/datasets/node_staging.py",
-        "orchestrator/execution/certifier.py",
         "orchestrator/execution/driver.py",
         "orchestrator/execution/cluster_view.py",
         "orchestrator/execution/losses.py",

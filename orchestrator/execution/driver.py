@@ -16,7 +16,6 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError, RayError, Ray
 from actors.engine.backend import ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
 from orchestrator.datasets.node_staging import stage_on_node
-from orchestrator.execution.certifier import certify
 from orchestrator.execution.cluster_view import ClusterView, node_hosts
 from orchestrator.execution.losses import FATAL_START_ERRORS, AttemptClock, last_line, loss_reason
 from orchestrator.execution.ray_cluster import cluster_address
@@ -62,7 +61,7 @@ class Driver:
         ``pending``: group -> ordinals to play. ``take_cancelled`` is called after each batch; it returns pairs of a group and
         the ordinals that this attempt no longer plays.
         """
-        self.plan, self.sink, self.judge_queue, self.take_cancelled = plan, sink, judge_queue, take_cancelled
+        self.sink, self.judge_queue, self.take_cancelled = sink, judge_queue, take_cancelled
         self.view = ClusterView()
         self.view.read(())
         cpus, gpus = self.view.cpus, self.view.usable_gpus
@@ -71,8 +70,6 @@ class Driver:
         self.drained: frozenset[str] = frozenset()
         """Nodes that a person has drained (``ctl drain``)."""
         self.pool = WorkerPool(sweep, plan, wanted, sink.store.folder, judge_queue)
-        self.certified: set[str] = set()
-        """Groups whose first worker is asked for certificates, or has answered."""
         self.requested: Sequence[Bundle] = ()
         """The GPUs that the cluster's autoscaler was asked for last."""
         queues = dict(pending)
@@ -168,7 +165,7 @@ class Driver:
             report = await resolve(worker.actor.start.remote(staged))
         self.pool.record_start(slot, report)
         if not is_judge:
-            await certify(worker, self.plan, self.sink.store.folder, self.certified)
+            await self.pool.certify(worker)
         log_ready(worker.group, slot, address, report.lines)
         self.events.put_nowait(lambda: self.schedule.on_ready(slot, self.now(), report.in_flight))
         judges = self.pool.turn_judges

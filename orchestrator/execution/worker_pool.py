@@ -1,8 +1,9 @@
-"""The Ray actors of a driver's workers: started, stopped and killed by slot, with their GPUs, logs and shared services."""
+"""The Ray actors of a driver's workers: started, certified, stopped and killed by slot, with their GPUs and shared services."""
 
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +15,13 @@ from ray.exceptions import RayActorError, RayTaskError
 from actors.engine.backend import ModelStopped
 from actors.engine.in_flight import StartReport
 from actors.node.process_output import WorkerAddress
+from actors.text.printable import list_first, printable
+from actors.trial.certificate import MAX_LISTED, Certificate
 from actors.worker import Worker
 from orchestrator.execution.cluster_view import GpuPlacement, Holding, placed_node
 from orchestrator.execution.model_packages import packages_arguments, worker_options
 from orchestrator.execution.spending import Spending
+from orchestrator.inspection.certificate import add_certificate
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan, judge_group, worker_group
 from orchestrator.scheduling.commands import Demand, Start
@@ -29,6 +33,7 @@ BACKPRESSURE = 16
 """Batches that a worker may have ready before the driver takes them; bounds memory when the disk is slow."""
 STOP_TIMEOUT_S = 5.0
 """Seconds an engine gets to close before its actor is killed."""
+CERTIFY_TIMEOUT_S = 360.0
 MESSAGES_PER_S = 100.0
 """Batches that the driver receives per second at most; 800 per second would take most of a core."""
 MAX_REQUESTS = 100_000
@@ -139,11 +144,14 @@ class WorkerPool:
         folder: Path,
         judge_queue: JudgeQueue | None,
     ) -> None:
-        self.sweep, self.demands, self.judge_queue = sweep, demands, judge_queue
+        self.sweep, self.plan, self.demands, self.folder = sweep, plan, demands, folder
+        self.judge_queue = judge_queue
         self.handles: dict[int, WorkerHandle] = {}
         self.turn_judges = TurnJudges(sweep.serving_judge)
         self.spending = Spending(sweep, folder)
         self.weights = LoadedWeights(folder)
+        self.certified: set[str] = set()
+        """Groups whose first worker is asked for certificates, or has answered."""
         self._placement, self._plan_ref = GpuPlacement(), ray.put(plan)
         self._closing: set[asyncio.Task[None]] = set()
         """Workers that close their engine."""
@@ -185,6 +193,36 @@ class WorkerPool:
         for model in self.handles[slot].models:
             if reason := self.weights.add(model, report.weights.get(model.name, "")):
                 raise ModelStopped(reason)
+
+    async def certify(self, worker: WorkerHandle) -> None:
+        """Store what the first worker of a group makes of fixed requests as certificates of its models; raises OSError.
+
+        A certificate that cannot be built is stored with the reason, and never stops a run. If the worker dies meanwhile, the
+        group's next worker is asked.
+        """
+        models = [model for model in worker.models if model.backend != "builtin"]
+        if not models or worker.group in self.certified:
+            return
+        self.certified.add(worker.group)
+        ordinals, reason = {model.name: self.plan.first_ordinals(model.name) for model in models}, ""
+        made: dict[str, Certificate] = {}
+        try:
+            made = await asyncio.wait_for(resolve(worker.actor.certify.remote(ordinals)), CERTIFY_TIMEOUT_S)
+        except TimeoutError:
+            reason = f"it took longer than {CERTIFY_TIMEOUT_S:.0f} s"
+        except RayTaskError as problem:
+            reason = str(problem.cause) or type(problem.cause).__name__
+        except BaseException:
+            self.certified.discard(worker.group)
+            raise
+        if reason:
+            made = {m.name: Certificate(source=m.source, backend=m.backend, reason=reason) for m in models}
+        for name, certificate in made.items():
+            log.info("%s: %s", name, certificate.describe())
+            if changed := add_certificate(self.folder, name, certificate):
+                what = list_first(changed, MAX_LISTED, "; ")
+                text = f"{name} does not receive what its certificate says: {what}"
+                print(printable(text), file=sys.stderr, flush=True)
 
     def queue_of(self, name: str) -> JudgeQueue | None:
         """Return the judge's queue if the group is the judge's."""

@@ -68,7 +68,7 @@ class ObservedDriver(Driver):
         super().act(commands)
         for command in commands:
             if isinstance(command, GiveUp) and self.pool.queue_of(command.group) is None:
-                self.given_up.update(self.plan.key(*self.plan.task(ordinal)) for ordinal in command.ordinals)
+                self.given_up.update(self.pool.plan.key(*self.pool.plan.task(ordinal)) for ordinal in command.ordinals)
         check_schedule(self)
         self._check_losses()
         self._check_buffer()
