@@ -24,7 +24,7 @@ from orchestrator.execution.worker_logs import log_nodes, log_ready
 from orchestrator.execution.worker_pool import WorkerPool, resolve
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan
-from orchestrator.scheduling.commands import JUDGES, Abandon, Command, Drop, GiveUp, Lease, Recall, Start, Stop
+from orchestrator.scheduling.commands import JUDGES, Command, Drop, GiveUp, Lease, Recall, Start, Stop
 from orchestrator.scheduling.forecast.forecast import estimate_demands
 from orchestrator.scheduling.resources import Bundle, demands, shares, wanted_bundles
 from orchestrator.scheduling.scheduler import Scheduler
@@ -85,8 +85,6 @@ class Driver:
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = False
         self.failure: BaseException | None = None
-        self.reasons: dict[str, str] = {}
-        """Group -> why its last lost worker was lost, or why it was abandoned."""
 
     async def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
         """Play until nothing is pending or ``stop`` is called; ``on_tick`` runs about twice a second."""
@@ -130,14 +128,11 @@ class Driver:
                     self.pool.stop(slot)
                 case Recall(slot, ordinals) if slot in workers:
                     workers[slot].actor.recall.remote(ordinals)
-                case Drop(slot, reason) if slot in workers:
-                    self.reasons[workers[slot].group] = reason
+                case Drop(slot) if slot in workers:
                     self.pool.kill(slot)
                 case GiveUp(ordinals, reason, name):
                     (self.pool.queue_of(name) or self.sink).give_up(ordinals, reason)
                     self._release_answers()
-                case Abandon(name, reason):
-                    self.reasons[name] = reason
 
     def _spawn(self, slot: int, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -216,7 +211,7 @@ class Driver:
             return
         worker, is_starting = self.pool.handles[slot], not self.schedule.slots[slot].ready
         log.warning("worker %d of %s is lost: %s", slot, worker.group, last_line(problem))
-        reason = self.reasons[worker.group] = loss_reason(problem, worker.address)
+        reason = loss_reason(problem, worker.address)
         self.pool.kill(slot)
         is_fatal_start = is_starting and isinstance(problem, RayTaskError) and isinstance(problem, FATAL_START_ERRORS)
         if isinstance(problem, ModelStopped) or is_fatal_start:

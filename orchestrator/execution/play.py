@@ -53,8 +53,9 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     with progress:
         await driver.run(lambda: _on_tick(state, driver, progress, control))
     write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
+    lost = {name: group.reason for name, group in driver.schedule.groups.items() if group.reason}
     refused = {str(group): reason for group, reason in sink.stop_reasons.items()}
-    state.reasons = {**state.reasons, **driver.reasons, **refused}
+    state.reasons = {**state.reasons, **lost, **refused}
     state.interrupted = driver.stopping
 
 
@@ -70,7 +71,7 @@ def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: L
     """Carry out commands, show progress and flush the stores, about twice a second."""
     control.poll()
     troubles = {worker.group: worker.trouble for worker in driver.pool.handles.values()}
-    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons, troubles)
+    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, troubles)
     state.store.flush_old()
     if state.stops != state.plan.stops:
         progress.replan(state.replan())

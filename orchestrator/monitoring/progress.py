@@ -66,7 +66,6 @@ class Progress:
         per_cell: Mapping[str, int],
         errors: Mapping[str, int],
         schedule: Scheduler,
-        reasons: Mapping[str, str],
         troubles: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Show the counts of this attempt; the driver calls this about twice a second."""
@@ -80,7 +79,7 @@ class Progress:
         if self.table is None and not file_due and not line_due:
             return
         counts = self._by_group(per_cell), self._by_group(errors)
-        current = self.rate_meter.snapshot(schedule, *counts, reasons, now, troubles)
+        current = self.rate_meter.snapshot(schedule, *counts, now, troubles)
         if file_due:
             self._written = now
             snapshot.write(self.folder, current)

@@ -96,7 +96,6 @@ class RateMeter:
         schedule: Scheduler,
         stored: Mapping[str, int],
         errors: Mapping[str, int],
-        reasons: Mapping[str, str],
         now: float,
         troubles: Mapping[str, str] = MappingProxyType({}),
     ) -> Snapshot:
@@ -110,7 +109,7 @@ class RateMeter:
         rates, rows = self._rates(counts, now), list[GroupRow]()
         for name in dict.fromkeys((*self.planned, *schedule.groups)):
             rows.append(row := self._row(name, schedule, counts[name], rates.get(name, 0.0), troubles.get(name, "")))
-            row.errors, row.reason = errors.get(name, 0) + self.errors.get(name, 0), reasons.get(name, "")
+            row.errors = errors.get(name, 0) + self.errors.get(name, 0)
         models = [row for row in rows if not row.judges]
         return Snapshot(
             at=time.time(),
@@ -136,6 +135,7 @@ class RateMeter:
         row = GroupRow(name, done=self.before.get(name, 0) + stored, rate=rate)
         if group:
             row.judges, row.waits = group.demand.pool == JUDGES, schedule.describe_wait(group)
+            row.reason = group.reason
             row.waiting, row.paused, row.cancelled = group.queued_count, len(group.parked), len(group.dropped)
         row.ready, row.in_flight = sum(slot.ready for slot in slots), sum(slot.leased_count for slot in slots)
         row.starting, row.gpus = len(slots) - row.ready, sum(slot.group.demand.gpus for slot in slots)

@@ -183,6 +183,7 @@ class Scheduler(Control):
     def _requeue_lost(self, slot: int, reason: str, with_node: bool = False) -> list[Command]:
         """Requeue the leases of a lost worker; count a failed start, or a death with a single episode in play."""
         worker = self._release(slot)
+        worker.group.reason = reason
         with_node = with_node or worker.place.node not in ("", *self.nodes.free)
         commands: list[Command] = []
         if not worker.ready:
@@ -259,7 +260,7 @@ class Scheduler(Control):
         """Stop playing the group in this attempt, and the groups whose episodes wait for its replies."""
         for queue in (group.suspects, group.waiting, group.parked, group.dropped):
             queue.clear()
-        group.abandoned = True
+        group.abandoned, group.reason = True, reason
         commands: list[Command] = [Abandon(group.name, reason)]
         for writer in self.groups.values():
             if group.demand.standing_replicas and writer.demand.judge == group.name and self.remaining(writer):

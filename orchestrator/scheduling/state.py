@@ -51,6 +51,8 @@ class WorkerGroup:
     """Requests that a judge with standing replicas has answered for the episodes of other groups."""
     start_times: list[float] = field(default_factory=list)
     """Seconds that each of its replicas took to start."""
+    reason: str = ""
+    """Why its last lost worker was lost, or why it is abandoned."""
     abandoned: bool = False
     """True if the group is not played any more in this attempt; its episodes, and new answers for it, wait for the next."""
     cancelled: list[Container[int]] = field(default_factory=list)
