@@ -78,7 +78,7 @@ class Driver:
         if judge_queue is not None:
             queues[judge_queue.group] = judge_queue.first_answers
         self.schedule = Scheduler(
-            queues, wanted, cpus, gpus, self.view.nodes, shares(sweep, gpus), plan.share_sample, sweep.cluster.silence,
+            queues, wanted, cpus, gpus, self.view.nodes, shares(sweep, gpus), sweep.cluster.silence,
             sweep.cluster.wait_hours * 3600 if cluster_address() else 0.0,
         )  # fmt: skip
         self.now, self.hosts = AttemptClock().now, node_hosts

@@ -146,10 +146,6 @@ class Plan:
         index = bisect_right(self.offsets, ordinal) - 1
         return index, self.cell_samples(self.cells[index])[ordinal - self.offsets[index]]
 
-    def share_sample(self, ordinal: int, neighbor: int) -> bool:
-        """Return True if two ordinals play the same sample, so that they share pictures; gold answers lie beyond the plan."""
-        return max(ordinal, neighbor) < self.total and self.task(ordinal)[1] is self.task(neighbor)[1]
-
     def key(self, index: int, sample: Sample) -> str:
         """Return the episode's key, such as ``model/scenario/condition/0042-3fa9c1d2``; it covers all that changes the answer."""
         cell = self.cells[index]

@@ -1,7 +1,7 @@
 """``Placement`` decides which group gets one more replica, and where; ``Leasing`` decides what each worker plays."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from orchestrator.scheduling import balance
 from orchestrator.scheduling.balance import Load, tight_end, workers_to_evict
@@ -24,7 +24,6 @@ class Placement:
         gpus: int,
         nodes: Sequence[Node] = (),
         shares: Mapping[str, float] | None = None,
-        together: Callable[[int, int], bool] = lambda ordinal, neighbor: False,
         silence: float = SILENCE_TIMEOUT_S,
         wait: float = 0.0,
     ) -> None:
@@ -32,7 +31,6 @@ class Placement:
 
         Args:
             shares: pool -> GPUs it may take; a pool that is missing may take all.
-            together: returns True if two neighbors in a queue belong to one sample; no lease ends between them.
             silence: seconds that a worker with a lease may send nothing before its work is taken back.
             wait: seconds, counted from the last change of the nodes, that a group waits for a node that is wide enough.
         """
@@ -43,7 +41,7 @@ class Placement:
         self.shares = dict(shares or {})
         self.closed: frozenset[str] = frozenset()
         """Nodes where no worker starts."""
-        self.together, self.silence, self.wait = together, silence, wait
+        self.silence, self.wait = silence, wait
         self.slots: dict[int, WorkerSlot] = {}
         self._slots_by_group: defaultdict[str, dict[int, WorkerSlot]] = defaultdict(dict)
         self.lone_deaths: Counter[tuple[str, int]] = Counter()
@@ -214,10 +212,7 @@ class Leasing(Placement):
         if group.suspects and not group.waiting:
             return ()
         size = balance.fair_lease_size(worker, self._workers_of(group).values(), self.now)
-        leased = [group.waiting.popleft() for _ in range(size)]
-        while leased and group.waiting and self.together(leased[-1], group.waiting[0]):
-            leased.append(group.waiting.popleft())
-        return tuple(leased)
+        return tuple(group.waiting.popleft() for _ in range(size))
 
     def _start_workers(self) -> list[Command]:
         commands: list[Command] = []

@@ -210,20 +210,6 @@ def test_what_loses_a_second_node_is_suspected():
     assert [*map(len, schedule.groups["m"].suspects)] == [16] * 6 + [4]
 
 
-def test_leases_keep_conditions_of_sample_together():
-    work = {"m": list(range(7 * 333))}
-    demand = Demand(0, 1, concurrency=10)
-    schedule = Scheduler(work, {"m": demand}, 2, 3, together=lambda first, second: first // 7 == second // 7)
-    world, leases = World(schedule, Random(4)), []
-    world.take(schedule.on_begin())
-    while not schedule.done:
-        leases += [lease.ordinals for lease in world.leases if lease.ordinals not in leases]
-        world.step()
-
-    assert sorted(n for lease in leases for n in lease) == work["m"] and len(leases) > 10
-    assert all(lease[0] % 7 == 0 and lease[-1] % 7 == 6 for lease in leases)
-
-
 # -- judges ------------------------------------------------------------------------------------------------------------
 class Court(World):
     """A world in which each delivered episode below ``answers`` becomes an answer to judge."""
