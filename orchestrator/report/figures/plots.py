@@ -4,12 +4,13 @@ Every point has its 95% interval, and every number is in the tables. Equal figur
 """
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.style
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
@@ -30,14 +31,7 @@ PAGE, TALLEST = 6.75, 9.0
 HEAD, LEGEND_LINE, LEGEND_ENTRIES = 0.6, 0.17, 4
 """Inches that panels need beside their rows, and a legend's line; entries of that line."""
 INK, GRAY, LONGEST_NAME = "#222222", "#8a8a8a", 26
-SIZES = ("font.size", *(f"{part}.labelsize" for part in ("axes", "xtick", "ytick", "figure")), "legend.fontsize")
-STYLE: dict[str, Any] = {
-    **dict.fromkeys((*SIZES, "axes.titlesize"), 7.0), **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
-    "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.axisbelow": True, "axes.grid": True,
-    "axes.grid.axis": "x", "grid.color": "#dddddd", "grid.linewidth": 0.5, "ytick.major.size": 0, "hatch.linewidth": 0.6,
-    "legend.frameon": False, "svg.hashsalt": "proactive-sweep", "pdf.fonttype": 42, "text.parse_math": False,
-}  # fmt: skip
-"""Dollar signs in names start no formulas; PDF holds text with its TrueType font, as publishers require."""
+HOUSE_STYLE = Path(__file__).with_name("house.mplstyle")
 METADATA = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
 """File format -> metadata that is left out, so that equal figures give equal bytes."""
 Columns = tuple[str, str, str]
@@ -57,13 +51,9 @@ BEGINNINGS: Looks = {
 SERIES, MARKERS = ("#14406b", "#e8893a", "#0f7f58", "#b04a8f", "#8a6d00", "#5aa9e6"), "os^DvPX*<>"
 
 
-@contextmanager
-def house_style() -> Iterator[None]:
-    """Draw and save figures in the house style inside the block; settings outside stay unchanged."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]
-        yield
+def house_style() -> AbstractContextManager[None]:
+    """Return a block in which figures are drawn and saved in the house style; settings outside stay unchanged."""
+    return matplotlib.style.context(["default", HOUSE_STYLE])
 
 
 def new_figure(height: float) -> Figure:
