@@ -15,7 +15,7 @@ from typing import Any
 
 from envs import regular
 from envs.regular import parse_json
-from sweeps.model import Limit, ModelSpec
+from sweeps.model import KNOWN, Limit, ModelSpec
 
 MAX_FILE_BYTES = 1 << 24
 """Most bytes of a file that is read here; tokenizers have at most a few million."""
@@ -24,31 +24,11 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 """A revision that never moves; branches, tags and ``refs/pr/...`` do."""
 MAX_REFERENCE_BYTES = 100
 """Most bytes of a reference in the Hub's cache, which holds a commit."""
-
-LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
-"""Endings of class names of text-only models; some models with pictures share them."""
-VISION_KEYS = (
-    "embd_layer", "image_token_id", "image_token_index", "img_processor", "mm_vision_tower", "vision_cfg", "vision_config",
-    "vision_tower", "visual", "vit_config", "vq_config",
-)  # fmt: skip
-"""Keys of ``config.json`` that only models with pictures have."""
-PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
-"""Files that only multimodal models have."""
-SETTINGS = (
-    *PROCESSOR_FILES, "chat_template.json", "generation_config.json", "special_tokens_map.json", "tokenizer_config.json",
-    "video_preprocessor_config.json",
-)  # fmt: skip
-"""Files beside ``config.json`` that hold a JSON object each, if they exist."""
-TOKENIZER_FILES = (
-    "tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tekken.json",
-)  # fmt: skip
-"""Files of a tokenizer's vocabulary; every checkpoint has one of them unless it brings its own tokenizer code."""
-TEXT_PARTS = ("text_config", "llm_config", "language_config")
-"""Keys of the language model's part of a configuration."""
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
-"""Suffixes of weight files, the best format first."""
-JOINED_BY_VLLM = ("paligemma",)
-"""Model types whose messages vLLM only joins, since it has no template for them (``vllm.transformers_utils.chat_templates``)."""
+LANGUAGE_MODELS, JOINED_BY_VLLM = (tuple(KNOWN["classes"][name]) for name in ("language_models", "joined_by_vllm"))
+VISION_KEYS, TEXT_PARTS = (KNOWN["keys"][name] for name in ("vision", "text"))
+PROCESSOR_FILES, SETTINGS, TOKENIZER_FILES, WEIGHTS = (
+    KNOWN["files"][name] for name in ("processor", "settings", "tokenizer", "weights")
+)
 
 
 @dataclass(frozen=True)

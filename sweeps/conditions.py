@@ -4,9 +4,7 @@
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -14,7 +12,7 @@ from pydantic import Field, model_validator
 from envs.installed import Offer, PackageError, install_line, offers
 from envs.types import Mode
 from sweeps.sampling import Whole
-from sweeps.values import NAME, Frozen, Names
+from sweeps.values import NAME, Frozen, Names, read_table
 from sweeps.wordings import Template, Text
 
 ORDERS = 4
@@ -182,7 +180,7 @@ def find_rules(condition: Condition) -> Offer:
     return by_name[condition.rules]
 
 
-_SHIPPED = tomllib.loads(Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8"))
+_SHIPPED = read_table("conditions.toml")
 CONDITIONS = {name: Condition(name=name, **fields) for name, fields in _SHIPPED["paper"].items()}
 """The paper's conditions, which ``conditions = "all"`` means."""
 WITH_EXAMPLES = CONDITIONS["icl-1"].scenarios

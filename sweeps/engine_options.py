@@ -4,15 +4,15 @@ Engines accept names of classes, kernels and repositories in many options, and r
 outside ``SAFE`` must say ``unsafe_options = true``.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-_OPTIONS = tomllib.loads(Path(__file__).with_name("engine_options.toml").read_text(encoding="utf-8"))
+from sweeps.values import read_table
+
+_OPTIONS = read_table("engine_options.toml")
 SPEED_ONLY = frozenset((*_OPTIONS["vllm"]["speed"], *_OPTIONS["transformers"]["speed"], "swap_space"))
 """Options that only change speed, memory, and what fits; any other may change answers and is part of the key."""
 SAFE = {name: frozenset((*_OPTIONS[name]["speed"], *_OPTIONS[name]["safe"])) for name in ("vllm", "transformers")}

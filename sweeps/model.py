@@ -8,22 +8,12 @@ from pydantic import Field, field_validator, model_validator
 
 from sweeps.engine_options import SPEED_ONLY, wrong_requirement
 from sweeps.sampling import Sampling, Thinking, Whole
-from sweeps.values import NAME, Frozen
+from sweeps.values import NAME, Frozen, read_table
 
-INPUT_VERSIONS = {
-    "": 2,
-    "LlavaForConditionalGeneration": 2,
-    "LlavaNextForConditionalGeneration": 2,
-    "LlavaOnevisionForConditionalGeneration": 2,
-    "Qwen2_5_VLForConditionalGeneration": 2,
-}
-"""Architecture -> version of the input that engines build for it (docs/decisions/0008), else 1; part of every key."""
-SINGLE_START_TOKEN = frozenset((
-    "InstructBlipForConditionalGeneration", "InternVLForConditionalGeneration", "LlavaForConditionalGeneration",
-    "LlavaNextForConditionalGeneration", "LlavaOnevisionForConditionalGeneration", "Phi4MultimodalForCausalLM",
-    "Qwen2_5_VLForConditionalGeneration", "SmolVLMForConditionalGeneration",
-))  # fmt: skip
-"""Architectures whose prompts ``faithful`` leaves unchanged (docs/decisions/0008); any other may get a second start token."""
+KNOWN = read_table("checkpoints.toml")
+"""What is known of the classes and files of checkpoints."""
+INPUT_VERSIONS: dict[str, int] = KNOWN["input_versions"]
+SINGLE_START_TOKEN = frozenset(KNOWN["classes"]["single_start_token"])
 PICTURE_LIMIT = 20_000_000
 """Most bytes of one base64 picture for OpenAI (its guide on vision: 20 MB)."""
 GPU_SHARES = (0.5, 0.25)

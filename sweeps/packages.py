@@ -4,9 +4,7 @@ The files of a package are part of the keys of cells that use it.
 """
 
 import re
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
 from envs import SCENARIOS, STEMS
 from envs import installed_scenarios as scenarios
@@ -14,11 +12,11 @@ from envs.installed import Offer, PackageError, load_function, offers
 from sweeps.package_models import BUILTIN
 from sweeps.spec import ModelSpec
 from sweeps.validation import find_name
-from sweeps.values import NAME
+from sweeps.values import NAME, read_table
 
 SHAPING = ("scenario", "policy", "measure")
 """Kinds of offers whose packages' versions a run records."""
-RESULT_COLUMNS = tomllib.loads(Path(__file__).with_name("result_columns.toml").read_text(encoding="utf-8"))
+RESULT_COLUMNS = read_table("result_columns.toml")
 """Column of the results -> its meaning; also with ``_low`` and ``_high``, no measure may have it as its name."""
 
 

@@ -10,8 +10,9 @@ from sweeps.checkpoint import with_limits
 from sweeps.engine_options import unsafe_options
 from sweeps.package_models import BUILTIN, package_models
 from sweeps.spec import ModelSpec
-from sweeps.sweep_file import FOLDER, SweepError, read_toml
+from sweeps.sweep_file import SweepError
 from sweeps.validation import find_name, read_named_tables, validate_table
+from sweeps.values import read_table
 
 
 def registry() -> dict[str, ModelSpec]:
@@ -27,7 +28,7 @@ def judges() -> dict[str, ModelSpec]:
 
 @cache  # a sweep asks for them several times, in 8 ms each
 def _read_models(name: str) -> dict[str, ModelSpec]:
-    return _validate_models(read_toml(FOLDER / name))
+    return _validate_models(read_table(name))
 
 
 def _validate_models(tables: Mapping[str, Any]) -> dict[str, ModelSpec]:

@@ -13,11 +13,11 @@ from typing import Any
 from envs import regular
 from envs.errors import UserError
 from envs.installed import missing_extra, offers
+from sweeps.values import FOLDER
 
-FOLDER = Path(__file__).parent
 NO_SWEEPS = (
     "models.toml", "newer_models.toml", "judges.toml", "differences.toml", "conditions.toml", "wordings.toml", "starter.toml",
-    "result_columns.toml", "engine_options.toml",
+    "result_columns.toml", "engine_options.toml", "checkpoints.toml",
 )  # fmt: skip
 """Registries, other tables, and the file that ``init`` copies."""
 LARGEST = 1 << 20

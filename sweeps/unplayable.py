@@ -6,12 +6,9 @@ from envs import SCENARIOS
 from envs.tool_calls import FUNCTIONS
 from envs.types import Mode
 from sweeps.conditions import Condition
-from sweeps.model import ModelSpec
+from sweeps.model import KNOWN, ModelSpec
 from sweeps.protocol import OPEN_ENDED_CONDITIONS, Protocol
 from sweeps.values import Frozen, Names, join_names
-
-PICTURE_NEEDED = ("InstructBlipForConditionalGeneration",)
-"""Architectures whose ``generate`` requires a picture."""
 
 
 class Only(Frozen):
@@ -39,7 +36,7 @@ def unplayable_reason(
         return reason
     if condition.many_images and model.max_images == 1:
         return f"{model.name} takes one picture a prompt, but {condition.name} needs several"
-    if condition.picture == "none" and model.architecture in PICTURE_NEEDED:
+    if condition.picture == "none" and model.architecture in KNOWN["classes"]["needs_picture"]:
         return f"{model.name} takes no question without a picture, but {condition.name} shows none"
     if any(condition.name in rule.conditions and model.name not in rule.models for rule in only):
         return f"[[only]] excludes {model.name} from {condition.name}"

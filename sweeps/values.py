@@ -1,12 +1,15 @@
-"""Building blocks of the tables of a sweep file: immutable values, names that are safe in paths, short hashes."""
+"""Building blocks of a sweep file's tables: immutable values, names that are safe in paths, short hashes; tables that ship."""
 
 import re
+import tomllib
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+FOLDER = Path(__file__).parent
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 """Names become path segments and MLflow tags: letters, digits, dot, dash, plus, underscore."""
 
@@ -18,6 +21,11 @@ class Frozen(BaseModel):
     """An immutable table of a file that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+def read_table(name: str) -> dict[str, Any]:
+    """Return the table of a TOML file that ships in this folder."""
+    return tomllib.loads((FOLDER / name).read_text(encoding="utf-8"))
 
 
 def slug(text: str, default: str = "checkpoint") -> str:

@@ -4,15 +4,13 @@ The sentences are ours; options, and the question that comes with a sample, stay
 ``envs.stimulus``. Changing a sentence changes the keys of the episodes that use it.
 """
 
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, field_validator
 
 from envs import SCENARIOS, stimulus
-from sweeps.values import Frozen
+from sweeps.values import Frozen, read_table
 
 QUESTION, OPTIONS = "{question}", "{options}"
 """Placeholders of a template."""
@@ -53,7 +51,7 @@ class Wording(Frozen):
         return {hint: text for name, text in self.hints.items() for hint in hints[name]}
 
 
-_SHIPPED = tomllib.loads(Path(__file__).with_name("wordings.toml").read_text(encoding="utf-8"))
+_SHIPPED = read_table("wordings.toml")
 SHIPPED = len(_SHIPPED["wording"])
 
 

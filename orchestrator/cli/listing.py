@@ -17,7 +17,8 @@ from sweeps import packages, registry
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.package_models import BUILTIN
 from sweeps.spec import ModelSpec
-from sweeps.sweep_file import FOLDER, read_toml, shipped_sweeps
+from sweeps.sweep_file import shipped_sweeps
+from sweeps.values import read_table
 
 Rows = list[dict[str, Any]]
 MEASURES = ("acc", "acc_first", "ps", "loops")
@@ -99,7 +100,7 @@ def sweeps() -> Rows:
 
 def differences() -> Rows:
     """Return the differences between a model's input here and in the published package, each with the switch that undoes it."""
-    return [{"name": name, **texts} for name, texts in read_toml(FOLDER / "differences.toml").items()]
+    return [{"name": name, **texts} for name, texts in read_table("differences.toml").items()]
 
 
 def columns() -> Rows:

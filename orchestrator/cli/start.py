@@ -14,7 +14,8 @@ from orchestrator.cli.options import ModelSources
 from orchestrator.cli.printing import print_lines
 from orchestrator.cli.sweep_source import write_line
 from sweeps.load import load
-from sweeps.sweep_file import FOLDER, missing_data, shipped_sweeps, suggest_sweep
+from sweeps.sweep_file import missing_data, shipped_sweeps, suggest_sweep
+from sweeps.values import FOLDER
 
 NewFile = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The sweep file to write (default sweep.toml).")]
 FROM = (
