@@ -8,8 +8,7 @@ from typing import Any
 from envs.installed import PackageError, load_function
 from sweeps import packages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition, find_rules
-from sweeps.package_models import BUILTIN
-from sweeps.packages import find_scenarios
+from sweeps.packages import BUILTIN, find_scenarios
 from sweeps.protocol import ZERO_SHOT
 from sweeps.registry import builtin_backends, judges, read_models, registry, resolve_model
 from sweeps.selections import read_selections

@@ -1,19 +1,23 @@
-"""Scenarios, policies and measures of installed packages in a sweep (``envs.installed``).
+"""What installed packages offer a sweep (``envs.installed``): scenarios, policies, measures, and models with weights.
 
 The files of a package are part of the keys of cells that use it.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from envs import SCENARIOS, STEMS
 from envs import installed_scenarios as scenarios
-from envs.installed import Offer, PackageError, load_function, offers
-from sweeps.package_models import BUILTIN
+from envs.installed import Offer, PackageError, load_function, missing_extra, offers
 from sweeps.spec import ModelSpec
 from sweeps.validation import find_name
 from sweeps.values import NAME, read_table
 
+BUILTIN = "builtin:"
+"""Prefix of the source of a policy or model that needs no repository or folder."""
 SHAPING = ("scenario", "policy", "measure")
 """Kinds of offers whose packages' versions a run records."""
 RESULT_COLUMNS = read_table("result_columns.toml")
@@ -64,3 +68,48 @@ def pin_policy(model: ModelSpec) -> ModelSpec:
 def versions() -> Mapping[str, str]:
     """Return the versions of the packages that offer something."""
     return {offer.package: offer.version for kind in SHAPING for offer in offers(kind).values()}
+
+
+# -- models with weights --------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class PackageModel:
+    """What an entry point of the kind ``model`` names; the name of the entry point is the model's name."""
+
+    table: Mapping[str, Any]
+    """Its entry, with the keys of ``models.toml``; the source is ``builtin:`` and a name."""
+    folder: Callable[[], Path]
+    """Returns the folder of its checkpoint on this machine, which exists once it is downloaded."""
+    license: str = "MIT"
+    download: str = ""
+    """Size and origin of what has to be downloaded; empty if the package brings the folder."""
+
+
+def package_models(taken: Collection[str] = ()) -> dict[str, PackageModel]:
+    """Return the models of installed packages by name; raises PackageError for one that cannot be used or is ``taken``."""
+    models = {}
+    for name, offer in offers("model", taken).items():
+        model = models[name] = offer.load()
+        if not isinstance(model, PackageModel) or not str(model.table.get("source")).startswith(BUILTIN):
+            raise PackageError(f"{offer} is no PackageModel whose source begins with {BUILTIN}")
+    return models
+
+
+def find_package_model(model: ModelSpec) -> PackageModel | None:
+    """Return the offer that holds a model's weights; None if the model is a policy, or its weights are elsewhere."""
+    if not model.source.startswith(BUILTIN) or model.backend == "builtin":
+        return None
+    return next((offer for offer in package_models().values() if offer.table["source"] == model.source), None)
+
+
+def resolve_source(model: ModelSpec) -> ModelSpec:
+    """Return the entry with the folder on this machine as its source if a package holds its weights, else as it is."""
+    offer = find_package_model(model)
+    return model if offer is None else model.model_copy(update={"source": str(offer.folder()), "revision": ""})
+
+
+def missing_package(model: ModelSpec) -> str:
+    """Return why a model's built-in weights cannot be loaded here; empty if a package holds them or none is needed."""
+    if model.backend == "builtin" or not model.source.startswith(BUILTIN) or find_package_model(model):
+        return ""
+    name = model.source.removeprefix(BUILTIN)
+    return missing_extra(name) or f"no installed package offers the weights of {model.source}"

@@ -8,7 +8,7 @@ from envs.installed import missing_extra
 from sweeps import packages
 from sweeps.checkpoint import with_limits
 from sweeps.engine_options import unsafe_options
-from sweeps.package_models import BUILTIN, package_models
+from sweeps.packages import BUILTIN, package_models
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
 from sweeps.validation import find_name, read_named_tables, validate_table

@@ -19,7 +19,7 @@ from actors.engine.weights import weight_files
 from actors.node.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check_gpus
 from actors.node.process_output import name_root_cause
 from sweeps.checkpoint import cached_repository
-from sweeps.package_models import resolve_source
+from sweeps.packages import resolve_source
 from sweeps.spec import ModelSpec
 
 MEMORY_PER_WEIGHTS = 1.2

@@ -6,7 +6,7 @@ from typing import Any
 
 from actors.engine.backend import Backend
 from actors.engine.baselines import Baseline
-from sweeps.package_models import missing_package, resolve_source
+from sweeps.packages import missing_package, resolve_source
 from sweeps.spec import ModelSpec
 
 HEAVY = ("openai", "peft", "torch", "transformers", "vllm")

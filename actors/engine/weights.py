@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sweeps.checkpoint import cached_snapshot, checkpoint_folder
-from sweeps.package_models import resolve_source
+from sweeps.packages import resolve_source
 from sweeps.spec import ModelSpec
 
 SETTINGS = (

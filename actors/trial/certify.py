@@ -25,7 +25,7 @@ from actors.trial.certificate import Certificate, CertifiedRequest
 from envs.types import ImageRef
 from sweeps.checkpoint import read_checkpoint
 from sweeps.engine_options import requirement_names
-from sweeps.package_models import resolve_source
+from sweeps.packages import resolve_source
 from sweeps.spec import ModelSpec
 
 if TYPE_CHECKING:

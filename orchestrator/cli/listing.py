@@ -15,7 +15,7 @@ from orchestrator.cli.options import AsJson
 from orchestrator.cli.printing import print_result, text_table
 from sweeps import packages, registry
 from sweeps.conditions import CONDITIONS, VARIANTS
-from sweeps.package_models import BUILTIN
+from sweeps.packages import BUILTIN
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import shipped_sweeps
 from sweeps.values import read_table

@@ -17,8 +17,7 @@ from orchestrator.inspection import engines
 from orchestrator.inspection.overflow import context_length
 from orchestrator.inspection.service_check import service_cell
 from sweeps.checkpoint import Checkpoint, read_checkpoint, source_fault
-from sweeps.package_models import PackageModel, find_package_model, missing_package, resolve_source
-from sweeps.packages import policies
+from sweeps.packages import PackageModel, find_package_model, missing_package, policies, resolve_source
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec, Sweep
 

@@ -13,7 +13,7 @@ from actors.engine.backend import Message, images_of
 from orchestrator.inspection.prompt_preview import pose_some
 from orchestrator.planning.plan import Plan
 from sweeps.checkpoint import Checkpoint, read_checkpoint
-from sweeps.package_models import resolve_source
+from sweeps.packages import resolve_source
 from sweeps.spec import Cell, ModelSpec
 
 CHARACTERS_PER_TOKEN, MESSAGE_TOKENS = 4, 4

@@ -40,7 +40,7 @@ from envs.types import ImageRef
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
 from sweeps.load import build
-from sweeps.package_models import resolve_source
+from sweeps.packages import resolve_source
 from sweeps.spec import Sweep
 
 CONDITIONS = ["zero-shot", "hint", "random-proactive", "reference"]

@@ -10,7 +10,7 @@ from actors.engine.weights import weights_identity
 from envs.errors import UserError
 from envs.installed import PackageError
 from sweeps.load import SweepError, build, load
-from sweeps.package_models import resolve_source
+from sweeps.packages import resolve_source
 from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import resolve_sweep, shipped_sweeps, suggest_sweep
@@ -18,7 +18,7 @@ from tests.envs.test_installed import install
 
 MODULE = """
 from pathlib import Path
-from sweeps.package_models import PackageModel
+from sweeps.packages import PackageModel
 
 HERE = Path(__file__).parent
 TABLE = {"source": "builtin:dwarf", "backend": "transformers", "revision": "1", "gpus": 0}
@@ -70,7 +70,7 @@ def test_a_model_may_not_take_the_name_of_one_that_ships(site):
 
 
 def test_what_an_extra_would_offer_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setattr("sweeps.package_models.offers", lambda kind, taken=(): {})
+    monkeypatch.setattr("sweeps.packages.offers", lambda kind, taken=(): {})
     monkeypatch.setattr("sweeps.sweep_file.offers", lambda kind, taken=(): {})
     line = "pip install -e extras/demo"
     table = {"data": "d", "conditions": ["hint"]}

@@ -11,7 +11,7 @@ from actors.engine.backend import Message
 from actors.engine.chat_format import Chat, conversation, template_variables, with_picture_marks
 from envs.types import ImageRef
 from sweeps.checkpoint import checkpoint_folder
-from sweeps.package_models import resolve_source
+from sweeps.packages import resolve_source
 from sweeps.spec import ModelSpec
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from proactive_demo import embedded_135m as packaged
-from sweeps.package_models import PackageModel
+from sweeps.packages import PackageModel
 
 TABLES = tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))
 DOWNLOAD = f"{packaged.DOWNLOAD_BYTES / 1e6:.0f} MB from PyPI"

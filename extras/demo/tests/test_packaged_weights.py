@@ -15,7 +15,7 @@ from orchestrator.datasets.sources import FetchError
 from orchestrator.inspection.model_check import local_fault
 from proactive_demo.embedded_135m import MEMBER, WEIGHTS
 from proactive_demo.fetch import fetch as fetch_weights
-from sweeps.package_models import resolve_source
+from sweeps.packages import resolve_source
 from sweeps.registry import registry
 from tests.conftest import PYTHONPATH
 

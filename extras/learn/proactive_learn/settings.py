@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 
 from orchestrator.storage.run_folder import flatten
 from sweeps.load import SweepError, build
-from sweeps.package_models import resolve_source
-from sweeps.packages import find_scenarios
+from sweeps.packages import find_scenarios, resolve_source
 from sweeps.registry import read_models, resolve_model
 from sweeps.sampling import Whole
 from sweeps.spec import ModelSpec, Sweep
