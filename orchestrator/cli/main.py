@@ -21,8 +21,7 @@ from typer.core import TyperGroup
 from actors.node.import_path import close_working_folder
 from envs.errors import UserError
 from envs.installed import offers
-from orchestrator.cli.removed import removed_sentence
-from orchestrator.cli.user_errors import keep_exit_code, path_of, report_user_errors
+from orchestrator.cli.user_errors import keep_exit_code, path_of, removed_sentence, report_user_errors
 
 HELP = "Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals."
 GROUPS = {"data": "The benchmark's data: download or check it.", "models": "The models: check and try them."}

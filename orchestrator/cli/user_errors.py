@@ -1,5 +1,7 @@
 """Errors that a user can correct: one sentence on standard error and an exit code, never a traceback.
 
+Commands and options of earlier releases are in ``removed.toml``, with what to type instead.
+
 Exit codes: 2 for an error that the user can correct, 130 if the user stopped the command. Any other error is a bug and is
 raised.
 """
@@ -7,8 +9,11 @@ raised.
 import os
 import signal
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -16,7 +21,7 @@ from typer.exceptions import TyperException
 
 from actors.text.printable import one_line
 from envs.errors import UserError
-from orchestrator.cli.removed import removed_sentence
+from envs.installed import install_line
 
 USAGE, INTERRUPTED = 2, 130
 
@@ -51,6 +56,22 @@ def path_of(context: Any, word: str) -> str:
     while context is not None and context.parent is not None:
         word, context = f"{context.info_name} {word}", context.parent
     return word
+
+
+@cache
+def removed_names() -> dict[str, Any]:
+    """Return the tables of ``removed.toml``, read only once something unknown is typed."""
+    return tomllib.loads(Path(__file__).with_name("removed.toml").read_text(encoding="utf-8"))
+
+
+def removed_sentence(typed: str) -> str:
+    """Return what to type instead of a command, or of a command and its option; empty if neither was ever there."""
+    names = removed_names()
+    if extra := names["in_extras"].get(typed):
+        return f"`{typed}` belongs to an extra that is not installed; type {install_line(extra)}"
+    if line := names["renamed"].get(typed):
+        return f"`{typed}` is gone; type {line}"
+    return f"`{typed}` is gone; 0.2.0 was the last with it" if typed in names["last_in_0_2_0"] else ""
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from orchestrator.cli.printing import (
     reads_folders,
     text_table,
 )
-from orchestrator.cli.removed import removed_sentence
+from orchestrator.cli.user_errors import removed_sentence
 from orchestrator.monitoring.console import show
 from orchestrator.monitoring.render import status_tables
 from orchestrator.storage import control_log, lock, reused, run_folder, safe_write

@@ -18,7 +18,7 @@ from orchestrator.cli import run
 from orchestrator.cli.main import app
 from orchestrator.cli.models import parse_address
 from orchestrator.cli.printing import print_json, text_table
-from orchestrator.cli.removed import removed_names
+from orchestrator.cli.user_errors import removed_names
 from orchestrator.storage.run_folder import planned_cells
 from orchestrator.storage.status import write_status
 from sweeps.load import build, load
