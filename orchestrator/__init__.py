@@ -11,29 +11,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from envs.errors import RunFolderError
     from envs.samples import BadData
-    from orchestrator.api.open_run import Run, open_run
-    from orchestrator.api.play import load_sweep, plan, run
+    from orchestrator.api import Run, load_sweep, open_run, plan, run
     from sweeps.sweep_file import SweepError
 
 __all__ = ["BadData", "Run", "RunFolderError", "SweepError", "load_sweep", "open_run", "plan", "run"]
 
-MODULES = {
+ERRORS = {
     "BadData": "envs.samples",
-    "Run": "orchestrator.api.open_run",
-    "RunFolderError": "orchestrator.storage.lock",
+    "RunFolderError": "envs.errors",
     "SweepError": "sweeps.sweep_file",
-    "load_sweep": "orchestrator.api.play",
-    "open_run": "orchestrator.api.open_run",
-    "plan": "orchestrator.api.play",
-    "run": "orchestrator.api.play",
 }
-"""Public name -> the module that defines it."""
+"""Public name of an error -> the module that defines it; the others are of ``orchestrator.api``."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in MODULES:
+    if name not in __all__:
         raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
-    return getattr(import_module(MODULES[name]), name)
+    return getattr(import_module(ERRORS.get(name, "orchestrator.api")), name)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from envs.scenario import Scenario
     from envs.types import Sample
-    from orchestrator.api.open_run import Run
+    from orchestrator.api import Run
     from sweeps.spec import Sweep
 
 __all__ = ["game", "load_data", "open_run", "run"]
@@ -39,14 +39,14 @@ def run(sweep: str | Path | dict[str, Any] | Sweep, **keys: Any) -> Run:
 
     ``keys`` override those of the sweep: ``run("baselines", data="my-data", selection={"limit": 5})``.
     """
-    from orchestrator.api import play
+    from orchestrator import api
     from sweeps.spec import Sweep
 
-    return play.run(sweep if isinstance(sweep, Sweep) else play.load_sweep(sweep, **keys))
+    return api.run(sweep if isinstance(sweep, Sweep) else api.load_sweep(sweep, **keys))
 
 
 def open_run(folder: str | Path, data: str | Path | None = None, judge: str = "") -> Run:
     """Open a run folder; the arguments are those of ``orchestrator.open_run``."""
-    from orchestrator.api import open_run
+    from orchestrator import api
 
-    return open_run.open_run(folder, data, judge)
+    return api.open_run(folder, data, judge)

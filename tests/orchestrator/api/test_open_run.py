@@ -13,7 +13,7 @@ import orchestrator
 import proactive_sweep
 from envs import SCENARIOS
 from orchestrator import RunFolderError, SweepError, load_sweep, open_run, plan
-from orchestrator.api.play import _run_outside_loop
+from orchestrator.api import _run_outside_loop
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.report import runs
@@ -26,9 +26,9 @@ def folder(demo_data, tmp_path_factory):
 
 
 def test_public_names_resolve():
-    assert set(orchestrator.__all__) == orchestrator.MODULES.keys() == set(dir(orchestrator))
-    for name, module in orchestrator.MODULES.items():
-        assert getattr(orchestrator, name) is getattr(importlib.import_module(module), name)
+    for name in orchestrator.__all__:
+        module = importlib.import_module(orchestrator.ERRORS.get(name, "orchestrator.api"))
+        assert getattr(orchestrator, name) is getattr(module, name)
     with pytest.raises(AttributeError, match="no attribute 'plann'"):
         _ = orchestrator.plann
 

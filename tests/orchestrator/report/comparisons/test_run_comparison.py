@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from envs.errors import RunFolderError
-from orchestrator.api.open_run import open_run
+from orchestrator.api import open_run
 from orchestrator.cli.main import app
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.measures.paired import comparisons

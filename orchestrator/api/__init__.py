@@ -1,1 +1,0 @@
-"""The Python API (``import orchestrator``): load, plan and play a sweep, and open a run folder."""
