@@ -16,9 +16,9 @@ from aiohttp import web
 from jinja2 import Environment, StrictUndefined
 
 from orchestrator.report.html.text import visible
-from orchestrator.report.measures.endings import EndingKind
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.answer import folder_answers
+from orchestrator.report.tables.evidence import TEXTS
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.catalog import MAPPED, Catalog, open_unread, read_episodes
 from orchestrator.view.loopback import LoopbackPage, page_headers, parse_number
@@ -36,7 +36,7 @@ def _text(package: str, name: str) -> str:
 STYLE = _text("orchestrator.report.html", "report.css") + _text("orchestrator.view", "view.css")
 SCRIPTS = ("dom.js", "episode_view.js", "vendor/hyparquet.min.js", "source.js", "episodes.js", "list.js", "view.js")
 SCRIPT = '"use strict";\n(() => {\n' + "\n".join(_text("orchestrator.view", name) for name in SCRIPTS) + "})();\n"
-KIND_MEANINGS = {kind.value: kind.meaning for kind in EndingKind} | {
+KIND_MEANINGS = TEXTS["endings"]["columns"] | {
     MAPPED: "A decision map or an operating curve: every picture, or every question, was asked."
 }
 TEMPLATE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True).from_string(

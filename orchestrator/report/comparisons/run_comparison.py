@@ -99,7 +99,7 @@ def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
         if found := sorted(averages["least"].drop_nulls()):
             least = " to ".join(dict.fromkeys(f"{end:.1f}" for end in (found[0], found[-1])))
             notes = (f"A true difference of {least} points of accuracy gets a star in {POWER:.0%} of cases.", *notes)
-        yield replace(table, name=f"difference-{number}", title=title, notes=notes, is_open=True)
+        yield replace(table, name=f"difference-{number}", title=title, notes=notes)
 
 
 def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[pl.DataFrame, list[str]]:

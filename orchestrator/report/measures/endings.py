@@ -7,7 +7,7 @@ A wrong category is classified by the last view: guessed too early, or guessed w
 """
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
 import polars as pl
 
@@ -17,42 +17,23 @@ from orchestrator.report.run_data import RunData, cached_per_run, rank_of
 
 
 class EndingKind(StrEnum):
-    """Kind of an episode's ending, with its meaning in a sentence."""
+    """Kind of an episode's ending; ``evidence.toml`` says each in a sentence."""
 
-    meaning: str
-
-    def __new__(cls, value: str, meaning: str) -> Self:
-        member = str.__new__(cls, value)
-        member._value_, member.meaning = value, meaning
-        return member
-
-    CORRECT = "correct", "The right category was named when it could count."
-    GUESSED_EARLY = (
-        "guessed too early",
-        "A category was named before the view could show it, and it was wrong or could not count yet.",
-    )
-    GUESSED_CLEAR = (
-        "guessed wrong on a clear view",
-        "A wrong category was named although the view was as clear as the reference.",
-    )
-    GUESSED = "guessed wrong", "A wrong category was named; whether the view was clear is not known."
-    GAVE_UP = "gave up", "The abstention was chosen."
-    ASKED_WRONG = "asked for the wrong thing", "A suggestion was chosen that does not count here."
-    LED_ASTRAY = "led out of the video", "The random move that a suggestion caused left the video."
-    ASKED_TO_LIMIT = "asked to the limit", "The last turn was spent on one more suggestion."
-    OUTGROWN = (
-        "outgrew the model",
-        "The next prompt did not fit the model: too many tokens or pictures. Counted as not right.",
-    )
-    SILENCED = (
-        "spent its tokens in silence",
-        "The tokens of a reply were spent before its first word. Counted as not right.",
-    )
-    UNPARSABLE = "unparsable", "The last reply names none of the options."
-    ANSWERED = "answered in words", "One free answer was given (open-ended); the judge's verdict is shown below it."
-    UNPROCESSABLE = "unprocessable", "No answer: a picture could not be read, or the model's processor refused it."
-    REFUSED = "refused", "No answer: the provider declined."
-    FAILED = "failed", "No answer: the episode failed and was given up."
+    CORRECT = "correct"
+    GUESSED_EARLY = "guessed too early"
+    GUESSED_CLEAR = "guessed wrong on a clear view"
+    GUESSED = "guessed wrong"
+    GAVE_UP = "gave up"
+    ASKED_WRONG = "asked for the wrong thing"
+    LED_ASTRAY = "led out of the video"
+    ASKED_TO_LIMIT = "asked to the limit"
+    OUTGROWN = "outgrew the model"
+    SILENCED = "spent its tokens in silence"
+    UNPARSABLE = "unparsable"
+    ANSWERED = "answered in words"
+    UNPROCESSABLE = "unprocessable"
+    REFUSED = "refused"
+    FAILED = "failed"
 
 
 VIEW_COLUMNS = ["scenario", "sample_id", "mode", "frame", "turn", "across", "along"]

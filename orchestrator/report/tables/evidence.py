@@ -3,7 +3,8 @@
 Also the certificates of a run: sentences below its tables, and a column of the cost.
 """
 
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,19 +41,27 @@ from orchestrator.report.tables.table import MISSING, Column, Line, Table, Table
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Protocol, Sweep
 
-MODEL = Column("model", number=False)
 GROUP = ("model", "scenario", "condition", "protocol")
-ANSWER = {
-    "asks": Column("asks", "episodes whose first reply is a suggestion"),
-    "right_if_asked": Column("right if asked", "of the episodes that ask, those that end with the right category"),
-    "limit_if_asked": Column("to the limit", "of the episodes that ask, those that still ask at the last turn"),
-    "gave_up_at_once": Column("gave up", "episodes whose first reply is the abstention"),
-    "guessed_at_once": Column("guessed", "episodes whose first reply is a category, right or wrong"),
-    "unreadable_at_once": Column("unreadable first", "episodes whose first reply names no option, or is empty"),
-    "unreadable": Column("unreadable", "episodes that a reply ended which names no option, at any turn"),
-}
+ANSWER = (
+    "asks", "right_if_asked", "limit_if_asked", "gave_up_at_once", "guessed_at_once", "unreadable_at_once", "unreadable",
+)  # fmt: skip
+"""Measures in the columns of the answer."""
 MOST_ROWS = 40
 """Number of rows of missing replies; ``missing.csv`` has all."""
+TEXTS = tomllib.loads(Path(__file__).with_name("evidence.toml").read_text("utf-8"))
+"""Table -> its title, notes and columns."""
+
+
+def _table(
+    name: str, lines: Iterable[Line], numbers: pl.DataFrame, more: Iterable[Column] = (), ranked: int = 0
+) -> Table:
+    """Return the table with its texts; ``more`` are columns after those of ``TEXTS``."""
+    text = {"columns": {}, "texts": (), **TEXTS[name]}
+    named = (Column(head, about, head not in text["texts"]) for head, about in text["columns"].items())
+    return Table(
+        name, text["title"], (Column("model", number=False), *named, *more), tuple(lines), numbers, ranked,
+        tuple(text.get("notes", ())), text.get("fold_baselines", False), is_open=text.get("is_open", False),
+    )  # fmt: skip
 
 
 def _label(model: str, condition: str, protocol: str) -> str:
@@ -74,13 +83,7 @@ def answer_table(run_data: RunData) -> Table:
     ranked = averages.filter(~pl.col("model").is_in(list(run_data.baselines))).height
     frames = (cells, averages.with_columns(scenario=pl.lit(AVERAGE)))
     numbers = pl.concat([frame.select(*GROUP, *ANSWER_COLUMNS) for frame in frames]).sort(GROUP)
-    notes = (
-        "Percent of episodes with 95% intervals, averaged over scenarios.",
-        "Asks, gave up, guessed and unreadable first sum to 100.",
-    )
-    heads = (MODEL, *ANSWER.values())
-    title = "Does the model ask, and is it then right?"
-    return Table("answer", title, heads, lines, numbers, ranked, notes, fold_baselines=True, is_open=True)
+    return _table("answer", lines, numbers, ranked=ranked)
 
 
 def paired_table(run_data: RunData) -> Table:
@@ -100,8 +103,7 @@ def paired_table(run_data: RunData) -> Table:
             "No episode ended at the turn limit more or less often, so differences by such episodes are not seen."
         )
     table = change_table(pl.concat(ordered) if ordered else rows, cells)
-    title = "Change against zero-shot on the same samples"
-    return replace(table, name="paired", title=title, notes=tuple(notes), is_open=True)
+    return replace(table, notes=tuple(notes))
 
 
 def change_table(averages: pl.DataFrame, cells: pl.DataFrame) -> Table:
@@ -114,14 +116,8 @@ def change_table(averages: pl.DataFrame, cells: pl.DataFrame) -> Table:
         asking = signed_cell(mean, "ps_difference", 2, p="ps_p_holm"), signed_cell(mean, "loops_difference")
         label = _label(mean["model"], mean["condition"], mean["protocol"])
         lines.append(line(label, [signed_cell(mean, "difference", p="p_holm"), *asking, *changes]))
-    heads = (
-        MODEL,
-        Column("accuracy", "mean over the condition's scenarios, points"),
-        Column("suggestions", "per episode, mean over scenarios"),
-        Column("to the limit", "episodes that end at the turn limit, points"),
-        *(Column(scenario, "accuracy, points") for scenario in scenarios),
-    )
-    return Table("", "", heads, tuple(lines), cells)
+    more = (Column(scenario, "accuracy, points") for scenario in scenarios)
+    return _table("paired", lines, cells, more)
 
 
 def ranking_table(run_data: RunData) -> Table:
@@ -131,15 +127,7 @@ def ranking_table(run_data: RunData) -> Table:
         bounds = TableCell(f"{row['rank_low']} to {row['rank_high']}")
         counts = number_cell(row["average"]), number_cell(row["n"], ",d"), number_cell(row["rank"], "d")
         lines.append(line(row["model"], [*counts, bounds]))
-    heads = (
-        MODEL,
-        Column("accuracy", "average over scenarios, on the samples that all of them answered"),
-        Column("samples"),
-        Column("rank"),
-        Column("ranks not excluded", "all true ranks lie in their bounds in 95% of runs of other samples"),
-    )
-    notes = ("A missing answer counts as wrong. Scenarios count as fixed, samples as drawn.",)
-    return Table("ranking", f"Ranks under {ZERO_SHOT}", heads, tuple(lines), numbers, len(lines), notes, is_open=True)
+    return _table("ranking", lines, numbers, ranked=len(lines))
 
 
 def chance_table(run_data: RunData) -> Table:
@@ -151,25 +139,19 @@ def chance_table(run_data: RunData) -> Table:
         mean = float(part["lift"].mean())  # type: ignore[arg-type]
         cells = scenario_cells(part, scenarios, lambda row: TableCell(format_signed(row["lift"])))
         lines.append(line(label, [*cells, TableCell(format_signed(mean))]))
-    notes = (
-        "Points of accuracy above choosing blindly among the options. The intervals of accuracy, less chance, hold.",
-    )
-    heads = columns("model", [*scenarios, "mean"])
-    return Table("chance", "Accuracy above blind choice", heads, tuple(lines), numbers, notes=notes)
+    return _table("chance", lines, numbers, map(Column, [*scenarios, "mean"]))
 
 
 def endings_table(run_data: RunData) -> Table:
     """Return how the episodes of each model and condition ended, percent averaged over scenarios."""
     numbers = ending_counts(run_data)
     model_rows = run_data.models_or_baselines(numbers.filter(protocol="mcqa"))
-    kinds, lines = [kind for kind in EndingKind if kind.value in set(model_rows["kind"])], list[Line]()
+    lines = list[Line]()
     for label, part in _labeled(run_data, model_rows):
         share = pl.col("percent").sum() / part["scenario"].n_unique()
         sums = dict(part.group_by("kind").agg(share).iter_rows())
-        lines.append(line(label, [number_cell(sums.get(kind.value)) for kind in kinds]))
-    heads = (MODEL, *(Column(kind.value, kind.meaning) for kind in kinds))
-    notes = ("Percent of finished episodes, averaged over scenarios; endings.csv has every cell.",)
-    return Table("endings", "How episodes ended", heads, tuple(lines), numbers, notes=notes)
+        lines.append(line(label, [number_cell(sums.get(kind.value)) for kind in EndingKind]))
+    return _table("endings", lines, numbers)
 
 
 def missing_table(run_data: RunData) -> Table:
@@ -179,16 +161,8 @@ def missing_table(run_data: RunData) -> Table:
     rows = numbers.sort(is_cell, -share, "model", maintain_order=True)
     lines = [_bounds_line(row) for row in rows.head(MOST_ROWS).iter_rows(named=True)]
     notes = [f"{pluralize(rows.height - MOST_ROWS, 'more row')} in missing.csv"] if rows.height > MOST_ROWS else []
-    heads = (
-        MODEL,
-        Column("scenario", number=False),
-        Column("what", "whose figures vary", number=False),
-        Column("episodes", "missing, cut short by a limit, or unreadable"),
-        Column("shown", "accuracy, as in the other tables"),
-        Column("least to most", "in brackets the 95% intervals of both"),
-    )
-    lines += _reading_lines(run_data)
-    return Table("missing", "Missing and unreadable replies", heads, tuple(lines), numbers, notes=tuple(notes))
+    table = _table("missing", [*lines, *_reading_lines(run_data)], numbers)
+    return replace(table, notes=tuple(notes))
 
 
 def _bounds_line(row: Row) -> Line:
@@ -234,15 +208,7 @@ def cost_table(run_data: RunData) -> Table:
         paid = number_cell(row["cost"] or None, ",.4f"), number_cell(row["gpu_hours"] or None, ",.3f")
         certificate = inputs.get(row["model"], {"certificate": MISSING.text})["certificate"]
         lines.append(line(row["model"], [*counts, *paid, TableCell(certificate)]))
-    heads = (
-        MODEL,
-        Column("played", "episodes that were played here; those taken over from other runs cost nothing"),
-        Column("tokens", "prompts and replies, as the engine counts them"),
-        Column("cost", "paid to the service, in the currency of its prices"),
-        Column("GPU-hours", "time in which replicas played, times their GPUs; loading is not included"),
-        Column("input", "whether the model's input is certified to equal the package's", number=False),
-    )
-    return Table("cost", "Cost, time and model input", heads, tuple(lines), numbers)
+    return _table("cost", lines, numbers)
 
 
 def package_measure_tables(run_data: RunData) -> Iterator[Table]:
