@@ -13,14 +13,13 @@ from typing import NamedTuple
 import polars as pl
 
 from actors.playing.judge_runner import LeasedAnswer, judge_key
-from actors.playing.judge_trial import reads_nothing
-from actors.playing.records import AnswerTask, Columns
+from actors.playing.records import AnswerTask
 from envs.openended import Bits
 from envs.sample_line import parse_sample
+from envs.types import Ending
 from orchestrator.gold.labels import BITS
 from orchestrator.report.statistics.judge_error import Confusion
-from orchestrator.storage import safe_write
-from orchestrator.storage.verdict_store import VerdictStore, verdicts
+from orchestrator.storage.verdict_store import pending_answers, verdicts
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 from sweeps.values import digest
@@ -109,50 +108,32 @@ class GoldScore:
             )
 
 
-class GoldCheck:
-    """The gold answers that a judge still has to read in this run folder, and the store of its verdicts on them."""
+def find_unread(folder: Path, judge: str, first: int) -> dict[int, LeasedAnswer]:
+    """Return the gold answers that a judge (its key) has still to read in a run folder, by ordinal.
 
-    def __init__(self, folder: Path, judge: str, first: int, min_kappa: float | None = None) -> None:
-        """Find the pending answers; ``judge`` is the judge's key, and ``first`` the ordinal of the first gold answer.
+    ``first`` is the ordinal of the first gold answer.
+    """
+    answers = load_gold_answers()
+    keys = pl.LazyFrame({"key": [answer.task.key for answer in answers]}).with_columns(ending=pl.lit(Ending.ANSWERED))
+    unread = set(pending_answers(keys, folder / FOLDER, judge)["key"])
+    return {
+        ordinal: LeasedAnswer(ordinal, answer.text, answer.task)
+        for ordinal, answer in enumerate(answers, first)
+        if answer.task.key in unread
+    }
 
-        ``min_kappa`` is the kappa that the judge must reach to read the models' answers.
-        """
-        self.folder, self.judge, self.first, self.min_kappa = folder, judge, first, min_kappa
-        self.answers = load_gold_answers()
-        stored = dict(_stored_verdicts(folder, judge).select("key", "aggregate").collect().rows())
-        read = sum(bit is not None for bit in stored.values())
-        again = reads_nothing(read, len(stored))
-        """True if the judge has given hardly any verdict: it was broken, so it reads answers without a verdict again."""
-        self.read_before = len(stored) > 0 and not again
-        self.pending = {
-            first + number
-            for number, answer in enumerate(self.answers)
-            if answer.task.key not in stored or (again and stored[answer.task.key] is None)
-        }
-        self.store = VerdictStore(folder / FOLDER)
 
-    def lease(self, ordinal: int) -> LeasedAnswer:
-        answer = self.answers[ordinal - self.first]
-        return LeasedAnswer(ordinal, answer.text, answer.task)
-
-    def store_verdicts(self, ordinals: list[int], columns: Columns) -> None:
-        safe_write.make_folder(self.folder / FOLDER)
-        self.store.append(columns)
-        self.pending.difference_update(ordinals)
-        self.store.flush() if self.pending else self.store.compact()
-
-    @property
-    def stop_reason(self) -> str:
-        """Why the judge may not read the models' answers; empty while the check runs, or if the judge has passed it."""
-        if self.pending or self.min_kappa is None:
-            return ""
-        kappa = GoldScore(self.folder, self.judge).kappa
-        if kappa >= self.min_kappa:
-            return ""
-        return (
-            f"its kappa on answers with known verdicts is {kappa:.2f}, below min_kappa = {self.min_kappa:g}, so it reads no"
-            " answer of a model; choose another judge, or a smaller min_kappa"
-        )
+def stop_reason(folder: Path, judge: Judge) -> str:
+    """Return why a judge that has read the gold answers may not read the models' answers; empty if it may."""
+    if not judge.gold_check or judge.min_kappa is None:
+        return ""
+    kappa = GoldScore(folder, judge_key(judge)).kappa
+    if kappa >= judge.min_kappa:
+        return ""
+    return (
+        f"its kappa on answers with known verdicts is {kappa:.2f}, below min_kappa = {judge.min_kappa:g}, so it reads no"
+        " answer of a model; choose another judge, or a smaller min_kappa"
+    )
 
 
 def gold_notes(folder: Path, judges: Iterable[str] = ()) -> tuple[str, ...]:

@@ -15,12 +15,13 @@ from actors.playing.judge_runner import LeasedAnswer, judge_key, planned_task
 from actors.playing.judge_trial import LONG_TRIAL, reads_nothing
 from actors.playing.records import AnswerTask, Columns, EpisodeBatch, JudgedAnswer, VerdictBatch, verdict_batch
 from envs.types import Ending
-from orchestrator.gold.gold_check import FOLDER, GoldCheck
+from orchestrator.gold import gold_check
+from orchestrator.gold.gold_check import FOLDER
 from orchestrator.planning.plan import Plan, judge_group
-from orchestrator.storage import verdict_store
+from orchestrator.storage import safe_write
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.part_files import list_parts
-from orchestrator.storage.verdict_store import VerdictStore
+from orchestrator.storage.verdict_store import VerdictStore, final_replies, pending_answers, reads_answers
 from sweeps.load import SweepError
 from sweeps.spec import Judge, Protocol, Sweep
 
@@ -34,23 +35,25 @@ class JudgeQueue:
     def __init__(self, judge: Judge, plan: Plan, store: EpisodeStore, backlog: Sequence[int] = ()) -> None:
         """Start with a ``backlog`` of stored answers without a verdict; raises ValueError as ``judge_key`` does.
 
-        Models' answers wait until the judge has read the gold answers, if it reads them (``GoldCheck``).
+        Models' answers wait until the judge has read the gold answers, if it reads them (``gold_check``).
         """
-        self.judge, self.plan, self.store = judge, plan, store
-        self.group, self.key = judge_group(judge), judge_key(judge)
-        self.verdicts = VerdictStore(store.folder)
-        self.backlog = list(backlog)
-        """Ordinals of answers that are read after the gold answers."""
         self.rereads_gold = judge.gold_check and bool(list_parts(store.folder / FOLDER).bad)
         """True if verdicts on gold answers are damaged: they are moved aside, and the answers read again."""
-        check = GoldCheck(store.folder, self.key, plan.total, judge.min_kappa) if judge.gold_check else None
-        self.gold_check = check if check and check.pending else None
-        """The check of the gold answers; None if the judge has read them, or reads none."""
-        self.stop_reason = check.stop_reason if check else ""
-        """Why the judge may not read the models' answers; empty if it may."""
+        self.judge, self.plan, self.store = judge, plan, store
+        self.group, self.key = judge_group(judge), judge_key(judge)
+        self.verdicts, self.gold_verdicts = VerdictStore(store.folder), VerdictStore(store.folder / FOLDER)
+        self.backlog = list(backlog)
+        """Ordinals of answers that are read after the gold answers."""
+        self.gold = gold_check.find_unread(store.folder, self.key, plan.total) if judge.gold_check else {}
+        """The gold answers that the judge had to read when the attempt began, by ordinal (from ``plan.total``)."""
+        self.unread_gold = set(self.gold)
+        self.checks = bool(self.gold)
+        """True until the judge has read the gold answers, for which the models' answers wait."""
+        self.stop_reason = "" if self.checks else gold_check.stop_reason(store.folder, judge)
+        """Why the judge may not read the models' answers; empty if it may, or while it reads the gold answers."""
         self.read_count = self.judged_count = 0
         """In this attempt, the number of verdicts, and of answers that the judge was asked about."""
-        self._reads = reads_answers(store.folder, self.key) or bool(check and check.read_before)
+        self._reads = any(reads_answers(place, self.key) for place in (store.folder, store.folder / FOLDER))
         self._cached_answers: dict[int, str] = {}
         self._judged_ordinals: set[int] = set()
 
@@ -66,7 +69,7 @@ class JudgeQueue:
         """The ordinals to read first: the gold answers that the judge has not read, or the backlog if it has read all."""
         if self.stop_reason:
             return ()
-        return sorted(self.gold_check.pending) if self.gold_check else self.backlog
+        return sorted(self.unread_gold) if self.checks else self.backlog
 
     def add_answers(self, batch: EpisodeBatch) -> list[int]:
         """Queue the answers in a batch of episodes; return the ordinals of the answers that the judge may read now."""
@@ -75,7 +78,7 @@ class JudgeQueue:
         answers = {ordinal: replies[key] for ordinal, key, ending in rows if ending == Ending.ANSWERED}
         for ordinal in list(answers)[: MAX_CACHED_ANSWERS - len(self._cached_answers)]:
             self._cached_answers[ordinal] = answers[ordinal]
-        if self.gold_check or self.stop_reason:
+        if self.checks or self.stop_reason:
             self.backlog += answers
             return []
         return list(answers)
@@ -85,9 +88,10 @@ class JudgeQueue:
 
         Also empty if the check has stopped the judge.
         """
-        if self.gold_check is None or self.gold_check.pending:
+        if self.unread_gold or not self.checks:
             return []
-        self.stop_reason, self._reads, self.gold_check = self.gold_check.stop_reason, True, None
+        self.checks, self._reads = False, True
+        self.stop_reason = gold_check.stop_reason(self.store.folder, self.judge)
         return [] if self.stop_reason else self.backlog
 
     def lease(self, ordinals: Sequence[int]) -> list[LeasedAnswer]:
@@ -95,16 +99,14 @@ class JudgeQueue:
 
         An answer that is in neither (its row could not be stored, or its file is gone) is left out and stays pending.
         """
-        gold = [
-            self.gold_check.lease(ordinal) for ordinal in ordinals if self.gold_check and ordinal >= self.plan.total
-        ]
+        gold = [self.gold[ordinal] for ordinal in ordinals if ordinal in self.gold]
         ordinals = [ordinal for ordinal in ordinals if ordinal < self.plan.total]
         cached = self._cached_answers
         texts = {ordinal: cached.pop(ordinal) for ordinal in ordinals if ordinal in cached}
         stored = {self.plan.key(*self.plan.task(ordinal)): ordinal for ordinal in ordinals if ordinal not in texts}
         if stored:
             self.store.flush()
-            replies = verdict_store.final_replies(self.store.folder, stored)
+            replies = final_replies(self.store.folder, stored)
             texts |= {stored[key]: text for key, text in replies.items()}
         return [*gold, *(LeasedAnswer(ordinal, texts[ordinal]) for ordinal in ordinals if ordinal in texts)]
 
@@ -112,11 +114,13 @@ class JudgeQueue:
         """Store the first verdict on each answer; drop duplicates of a worker that was presumed dead."""
         new = [ordinal not in self._judged_ordinals for ordinal in batch.ordinals]
         self._judged_ordinals.update(batch.ordinals)
-        gold = [ordinal >= self.plan.total for ordinal in batch.ordinals]
-        if self.gold_check and any(gold):
-            chosen = [is_new and is_gold for is_new, is_gold in zip(new, gold, strict=True)]
-            self.gold_check.store_verdicts(list(compress(batch.ordinals, gold)), _select(batch, chosen))
-        new = [is_new and not is_gold for is_new, is_gold in zip(new, gold, strict=True)]
+        gold = [is_new and ordinal in self.gold for is_new, ordinal in zip(new, batch.ordinals, strict=True)]
+        if any(gold):
+            self.unread_gold.difference_update(batch.ordinals)
+            safe_write.make_folder(self.gold_verdicts.folder)
+            self.gold_verdicts.append(_select(batch, gold))
+            self.gold_verdicts.flush() if self.unread_gold else self.gold_verdicts.compact()
+        new = [is_new and ordinal not in self.gold for is_new, ordinal in zip(new, batch.ordinals, strict=True)]
         self.verdicts.append(_select(batch, new))
         self.judged_count += sum(new)
         self.read_count += sum(bit is not None for bit in compress(batch.verdicts["aggregate"], new))
@@ -133,9 +137,8 @@ class JudgeQueue:
             self.verdicts.flush()
 
     def _task(self, ordinal: int) -> AnswerTask:
-        if self.gold_check and ordinal >= self.plan.total:
-            return self.gold_check.answers[ordinal - self.plan.total].task
-        return planned_task(self.plan, ordinal)
+        gold = self.gold.get(ordinal)
+        return (gold and gold.task) or planned_task(self.plan, ordinal)
 
 
 def _select(batch: VerdictBatch, keep: Sequence[bool]) -> Columns:
@@ -158,19 +161,7 @@ def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
 
 
 def find_unjudged(plan: Plan, stored: pl.LazyFrame, folder: Path, judge: Judge, again: bool = False) -> list[int]:
-    """Return the ordinals of answers among the plan's ``stored`` episodes that the judge has not read yet.
-
-    Answers on which it gave no verdict are included with ``again``, or if it has given hardly any verdict so far: then the
-    judge was broken, and may work now.
-    """
-    again = again or not reads_answers(folder, judge_key(judge))
-    keys = set(verdict_store.pending_answers(stored, folder, judge_key(judge), again)["key"])
+    """Return the ordinals of answers among the plan's ``stored`` episodes that are pending (``pending_answers``)."""
+    keys = set(pending_answers(stored, folder, judge_key(judge), again)["key"])
     cells = (index for index, cell in enumerate(plan.cells) if keys and cell.protocol is Protocol.OEG)
     return [ordinal for index in cells for ordinal, key in plan.numbered_keys(index) if key in keys]
-
-
-def reads_answers(folder: Path, key: str) -> bool:
-    """Return True if this judge has given verdicts in the run folder, on enough of the answers that it was asked about."""
-    counts = pl.col("aggregate").count(), pl.len()
-    read, judged = verdict_store.verdicts(folder).filter(judge=key).select(counts).collect().row(0)
-    return judged > 0 and not reads_nothing(read, judged)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from actors.playing.judge_trial import reads_nothing
 from actors.playing.records import Columns
 from envs.plural import pluralize
 from envs.types import Ending
@@ -87,12 +88,20 @@ def judge_counts(folder: Path, episodes: pl.LazyFrame) -> dict[str, JudgeCounts]
 def pending_answers(answered: pl.LazyFrame, folder: Path, judge: str, again: bool = False) -> pl.DataFrame:
     """Return the keys of the open-ended answers in ``answered`` that this judge was not asked about.
 
-    ``again`` adds the answers on which it gave no verdict.
+    Answers on which it gave no verdict are included with ``again``, or if it has given hardly any verdict so far: then the
+    judge was broken, and may work now.
     """
     read = verdicts(folder).filter(pl.col("judge") == judge)
-    read = read.filter(pl.col("reason").is_null()) if again else read
+    read = read.filter(pl.col("reason").is_null()) if again or not reads_answers(folder, judge) else read
     open_ended = answered.filter(pl.col("ending") == Ending.ANSWERED)
     return open_ended.join(read, on="key", how="anti").select("key").collect()
+
+
+def reads_answers(folder: Path, judge: str) -> bool:
+    """Return True if this judge has given verdicts in the run folder, on enough of the answers that it was asked about."""
+    counts = pl.col("aggregate").count(), pl.len()
+    read, judged = verdicts(folder).filter(judge=judge).select(counts).collect().row(0)
+    return judged > 0 and not reads_nothing(read, judged)
 
 
 def final_replies(folder: Path, keys: Iterable[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from actors.playing.judge_runner import JudgeRunner, judge_key
 from actors.playing.records import JudgedAnswer, verdict_batch
 from envs import SCENARIOS
 from envs.openended import THRESHOLDS, Bits, accepted_answers
-from orchestrator.gold.gold_check import GoldCheck, GoldScore, describe_cost, gold_notes, load_gold_answers
+from orchestrator.gold.gold_check import GoldScore, describe_cost, find_unread, gold_notes, load_gold_answers
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage.episode_store import EpisodeStore
@@ -184,9 +184,9 @@ def test_only_what_a_judge_has_not_read_is_pending_and_costs(tmp_path):
     paid = build_judge({"model": service, "attempts": 3}, "a test")
     count = len(load_gold_answers())
     store(tmp_path, judge_key(paid), dict.fromkeys(range(3), Bits(True, True)))
-    check = GoldCheck(tmp_path, judge_key(paid), 70)
-    assert check.pending == set(range(73, 70 + count)) and check.read_before
-    assert check.lease(74).text == load_gold_answers()[4].text and check.lease(74).ordinal == 74
+    unread = find_unread(tmp_path, judge_key(paid), 70)
+    assert list(unread) == list(range(73, 70 + count))
+    assert unread[74].text == load_gold_answers()[4].text and unread[74].ordinal == 74
     assert (
         f"{count - 3} answers with known verdicts, {count - 3} to {3 * (count - 3)}" in describe_cost(paid, tmp_path)[0]
     )
