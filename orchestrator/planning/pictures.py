@@ -135,7 +135,7 @@ def record_pictures(folder: Path, data: Path, paths: Iterable[str], stop: Event)
         log.warning("%d pictures have changed since they were first played, such as %s", len(changed), changed[0])
     if pictures != before:
         rows = pl.DataFrame([*pictures.values()], schema=_SCHEMA, orient="row")
-        checksums.write(folder / FILE, rows, compression="zstd")
+        checksums.write(folder / FILE, rows)
 
 
 @contextmanager

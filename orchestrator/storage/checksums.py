@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -54,9 +53,9 @@ def _append(folder: Path, sums: Mapping[str, str]) -> None:
     safe_write.append(folder / NAME, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode("ascii"))
 
 
-def write(path: Path, content: bytes | pl.DataFrame | pl.LazyFrame, **options: Any) -> None:
+def write(path: Path, content: bytes | pl.DataFrame | pl.LazyFrame) -> None:
     """Replace a file at the top of a run folder and record its sum; tables as in ``safe_write.prepare``."""
-    safe_write.prepare(path, content, **options)
+    safe_write.prepare(path, content)
     publish(path.parent, path)
 
 

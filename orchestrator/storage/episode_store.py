@@ -16,9 +16,9 @@ from pathlib import Path
 import polars as pl
 
 from actors.playing.records import EpisodeBatch
-from orchestrator.storage import checksums, safe_write
-from orchestrator.storage.part_files import Part, PartFiles, list_parts, scan_part, scan_table
-from orchestrator.storage.part_writer import COMPRESSION, METADATA, PartWriter, delete_parts, write_part
+from orchestrator.storage import safe_write
+from orchestrator.storage.part_files import Part, PartFiles, list_parts, scan_part, scan_parts, scan_table
+from orchestrator.storage.part_writer import PartWriter, delete_parts, write_part
 from orchestrator.storage.schemas import EPISODES, OPTIONS, TABLES, TURNS, UNREADABLE
 
 LARGE = 100_000
@@ -74,12 +74,10 @@ class EpisodeStore(PartWriter):
         """Make these episodes pending again, by rewriting each part that holds one; their turns are ignored from then on."""
         self.flush()
         for part in list_parts(self.folder).parts:
-            path = self.folder / "episodes" / part.name
-            rows = scan_part(path).collect()
+            rows = scan_part(self.folder / "episodes" / part.name).collect()
             remaining = rows.filter(~pl.col("key").is_in(list(keys)))
             if remaining.height < rows.height:
-                safe_write.prepare(path, remaining, **COMPRESSION, metadata=METADATA["episodes"])
-                checksums.publish(self.folder, path)
+                write_part(self.folder, part, {"episodes": remaining})
 
     def compact(self) -> None:
         """Merge neighboring small parts.
@@ -142,17 +140,8 @@ def options(folder: Path) -> pl.LazyFrame:
     return scan_table(Path(folder), "options", OPTIONS, lambda files: _owned(files, "options", files.parts))
 
 
-def _scan(files: PartFiles, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
-    """Scan all rows in the order of the parts; column ``part`` is the part's index in that order."""
-    if not (paths := files.paths(table, parts)):
-        return pl.LazyFrame(schema={**TABLES[table], "part": pl.UInt32})
-    read = {"missing_columns": "insert", "glob": False, "hive_partitioning": False, "include_file_paths": "part"}
-    rows = pl.scan_parquet(paths, schema=TABLES[table], **read)  # type: ignore[arg-type]
-    return rows.with_columns(pl.col("part").cast(pl.Enum(paths)).to_physical())
-
-
 def _episodes(files: PartFiles, parts: Sequence[Part], model: str | None = None) -> pl.LazyFrame:
-    rows = _scan(files, "episodes", parts).drop("part")
+    rows = scan_parts(files, "episodes", parts).drop("part")
     if model is not None:
         rows = rows.filter(model=model)  # may precede ``unique``, since a key names its model
     return rows.unique("key", keep="first", maintain_order=True)
@@ -161,8 +150,8 @@ def _episodes(files: PartFiles, parts: Sequence[Part], model: str | None = None)
 def _owned(files: PartFiles, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
     """Scan turns or options from the part that holds the episode, so that a key in two parts does not mix their rows."""
     parts = [part for part in parts if files.paths(table, [part])]
-    owners = _scan(files, "episodes", parts).select("key", "part").unique("key", keep="first", maintain_order=True)
-    owned = _scan(files, table, parts).join(owners, on=["key", "part"], how="semi", maintain_order="left")
+    owners = scan_parts(files, "episodes", parts).select("key", "part").unique("key", keep="first", maintain_order=True)
+    owned = scan_parts(files, table, parts).join(owners, on=["key", "part"], how="semi", maintain_order="left")
     return owned.drop("part")
 
 

@@ -197,6 +197,15 @@ def scan_part(path: Path) -> pl.LazyFrame:
     return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
 
+def scan_parts(files: PartFiles, table: str, parts: Iterable[Part]) -> pl.LazyFrame:
+    """Scan all rows in the order of the parts; column ``part`` is the part's index in that order."""
+    if not (paths := files.paths(table, parts)):
+        return pl.LazyFrame(schema={**SCHEMAS[table], "part": pl.UInt32})
+    read = {"missing_columns": "insert", "glob": False, "hive_partitioning": False, "include_file_paths": "part"}
+    rows = pl.scan_parquet(paths, schema=SCHEMAS[table], **read)  # type: ignore[arg-type]
+    return rows.with_columns(pl.col("part").cast(pl.Enum(paths)).to_physical())
+
+
 def scan_table(folder: Path, table: str, schema: pl.Schema, scan: Callable[[PartFiles], pl.LazyFrame]) -> pl.LazyFrame:
     """Return a lazy frame whose parts are listed when it is collected; columns and predicates are pushed down into ``scan``.
 

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -19,7 +18,6 @@ from orchestrator.storage.schemas import TABLES, make_frame
 
 WRITE_ORDER = ("options", "turns", "episodes", "verdicts")
 """Tables in the order in which a part's files get their names."""
-COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
 METADATA = {
     table: {schemas.METADATA: json.dumps({doc.column: doc.meaning for doc in schemas.column_docs(row)})}
     for table, row in schemas.ROWS.items()
@@ -86,7 +84,7 @@ def write_part(folder: Path, part: Part, frames: Mapping[str, pl.DataFrame | pl.
     paths = {table: folder / table / part.name for table in WRITE_ORDER if table in frames}
     for table, path in paths.items():
         safe_write.make_folder(path.parent)
-        safe_write.prepare(path, frames[table], **COMPRESSION, metadata=METADATA[table])
+        safe_write.prepare(path, frames[table], METADATA[table])
     checksums.publish(folder, *paths.values())
 
 

@@ -63,4 +63,4 @@ def _read_rows(folder: Path) -> pl.DataFrame:
 
 def _write_rows(folder: Path, rows: pl.DataFrame) -> None:
     last = rows.unique(["key", "judge"], keep="last", maintain_order=True)
-    checksums.write(folder / FILE, last, compression="zstd")
+    checksums.write(folder / FILE, last)

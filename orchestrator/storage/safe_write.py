@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -128,11 +128,11 @@ def _wait_for_room(write: Callable[..., None]) -> Callable[..., None]:
     """Repeat a write on a full disk until there is room, or ``PATIENCE_S`` have passed since the first failure of any write."""
 
     @functools.wraps(write)
-    def repeat(path: Path, *content: Any, **options: Any) -> None:
+    def repeat(path: Path, *content: Any) -> None:
         global _full_since
         while True:
             try:
-                write(path, *content, **options)
+                write(path, *content)
                 _full_since = None
                 return
             except Exception as problem:
@@ -174,10 +174,10 @@ def temporary_path(path: Path) -> Path:
 
 
 @_wait_for_room
-def prepare(path: Path, content: Content, **options: Any) -> None:
+def prepare(path: Path, content: Content, metadata: dict[str, str] | None = None) -> None:
     """Write a file under its temporary name, replacing an older one, and flush it. Raises OSError or PolarsError.
 
-    A table is written as Parquet; ``options`` go to polars' ``write_parquet``.
+    A table is written as Parquet, with this ``metadata``.
     """
     name = temporary_path(path).name
     with open_folder(path.parent) as folder:
@@ -189,16 +189,16 @@ def prepare(path: Path, content: Content, **options: Any) -> None:
         if isinstance(content, bytes):
             file.write(content)
         else:
-            _write_table(file, content, options)
+            _write_table(file, content, metadata)
         file.flush()
         os.fsync(handle)
 
 
-def _write_table(file: IO[bytes], table: pl.DataFrame | pl.LazyFrame, options: Mapping[str, Any]) -> None:
+def _write_table(file: IO[bytes], table: pl.DataFrame | pl.LazyFrame, metadata: dict[str, str] | None) -> None:
     """Write a table; an error of the disk is raised as OSError also where polars hides its number, as in a footer."""
     write = table.write_parquet if hasattr(table, "write_parquet") else table.sink_parquet
     try:
-        write(file, **options)
+        write(file, metadata=metadata)
     except Exception:
         file.write(bytes(1 << 16))  # a disk that took no footer takes these bytes no more either
         file.flush()
@@ -212,9 +212,9 @@ def publish(path: Path) -> None:
         _flush_names(folder)
 
 
-def write(path: Path, content: Content, **options: Any) -> None:
+def write(path: Path, content: Content) -> None:
     """Replace a file as ``prepare`` and ``publish`` do. Raises OSError or PolarsError; the old file is then unchanged."""
-    prepare(path, content, **options)
+    prepare(path, content)
     publish(path)
 
 

@@ -15,7 +15,7 @@ from actors.playing.records import Columns
 from envs.plural import pluralize
 from envs.types import Ending
 from orchestrator.storage.episode_store import key_frame, turns
-from orchestrator.storage.part_files import PartFiles, list_parts, scan_table
+from orchestrator.storage.part_files import PartFiles, list_parts, scan_parts, scan_table
 from orchestrator.storage.part_writer import PartWriter, delete_parts
 from orchestrator.storage.schemas import VERDICTS
 
@@ -42,14 +42,11 @@ class VerdictStore(PartWriter):
 
 def verdicts(folder: Path) -> pl.LazyFrame:
     """Scan the verdicts of a run folder (``VERDICTS``): the latest per judge and episode, in the order of writing."""
-    return scan_table(Path(folder), FOLDER, VERDICTS, _scan)
+    return scan_table(Path(folder), FOLDER, VERDICTS, _latest)
 
 
-def _scan(files: PartFiles) -> pl.LazyFrame:
-    if not files.verdicts:
-        return pl.LazyFrame(schema=VERDICTS)
-    paths = files.paths(FOLDER, files.verdicts)
-    rows = pl.scan_parquet(paths, schema=VERDICTS, missing_columns="insert", glob=False, hive_partitioning=False)
+def _latest(files: PartFiles) -> pl.LazyFrame:
+    rows = scan_parts(files, FOLDER, files.verdicts).drop("part")
     return rows.unique(["key", "judge"], keep="last", maintain_order=True)
 
 

@@ -44,7 +44,7 @@ def planted(name: str) -> Iterator[None]:
 # -- the disk ----------------------------------------------------------------------------------------------------------
 @mutant("the bytes of a file are not flushed before its name")
 def _() -> list[Patch]:
-    def prepare(path: Path, content: Any, **options: Any) -> None:
+    def prepare(path: Path, content: Any, metadata: Any = None) -> None:
         with safe_write.temporary_path(path).open("wb") as file:
             file.write(content) if isinstance(content, bytes) else content.lazy().collect().write_parquet(file)
 
