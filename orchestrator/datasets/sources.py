@@ -29,8 +29,8 @@ def fetch_errors(subject: str, who: str = "the Hub") -> Iterator[None]:
     """Turn errors of network libraries into FetchError."""
     try:
         yield
-    except ModuleNotFoundError as problem:
-        raise FetchError(f"this needs the package {problem.name}: pip install 'proactive-sweep[hub,cloud]'") from None
+    except ImportError as problem:
+        raise FetchError(f"{subject}: {problem}; pip install 'proactive-sweep[hub,cloud]'") from None
     except BadData:
         raise
     except Exception as problem:  # from five packages; each means a failed request
@@ -125,15 +125,9 @@ class RemoteFolder:
                 f"{address}: 0.2.0 was the last that read web folders; download it, and name the folder as data"
             )
         with fetch_errors(str(address), address.who):
-            if address.scheme == "hf":
-                from huggingface_hub import HfFileSystem
+            from fsspec.core import url_to_fs
 
-                self.fs: Any = HfFileSystem()
-                root = f"datasets/{address.location}@{address.revision}/{address.folder}"
-            else:
-                from fsspec.core import url_to_fs
-
-                self.fs, root = url_to_fs(address.location)
+            self.fs, root = url_to_fs(str(address).replace("hf://", "hf://datasets/"))
         self.root = str(root).rstrip("/")
 
     def files(self) -> dict[str, int]:
