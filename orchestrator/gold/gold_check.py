@@ -69,25 +69,17 @@ class GoldScore:
 
     def __init__(self, folder: Path, judge: str) -> None:
         """Read the verdicts on gold answers in a run folder; ``judge`` is the judge's key."""
-        self.judge, answers = judge, load_gold_answers()
-        rows = _stored_verdicts(folder, judge).select("key", *BITS).collect().rows()
-        bits = {key: values for key, *values in rows}
-        self.judged = [(answer, bits[answer.task.key]) for answer in answers if answer.task.key in bits]
-        self.planned = len(answers)
-
-    @property
-    def read(self) -> int:
-        """Return how many of the judged answers got a verdict."""
-        return sum(None not in bits for _, bits in self.judged)
+        self.judge, answers, bits = judge, load_gold_answers(), (*BITS, "aggregate")
+        truths = {f"{bit}_true": [getattr(answer.truth, bit) for answer in answers] for bit in bits}
+        known = pl.LazyFrame({"key": [answer.task.key for answer in answers], **truths})
+        judged = known.join(_stored_verdicts(folder, judge).select("key", *bits), on="key").collect()
+        self.planned, self.judged = len(answers), judged.height
+        self.verdicts = judged.drop_nulls()
+        """The answers that got a verdict: its bits, and the true ones as ``BIT_true``."""
 
     def counts(self, bit: str) -> Confusion:
-        """Return the counts of true and given values of a bit; ``aggregate`` is true if one of ``BITS`` is."""
-        numbers = range(len(BITS)) if bit == "aggregate" else (BITS.index(bit),)
-        read = [
-            ([getattr(answer.truth, name) for name in BITS], bits) for answer, bits in self.judged if None not in bits
-        ]
-        pairs = [tuple(any(values[number] for number in numbers) for values in both) for both in read]
-        return Confusion(*map(pairs.count, ((True, True), (True, False), (False, True), (False, False))))
+        """Return the counts of true and given values of a bit."""
+        return Confusion.of(self.verdicts[f"{bit}_true"], self.verdicts[bit])
 
     @property
     def kappa(self) -> float:
@@ -98,8 +90,9 @@ class GoldScore:
         """Yield a line for each bit; no line if the judge has not judged any gold answer."""
         if not self.judged:
             return
-        unfinished = f", {self.planned - len(self.judged):,} to come" if len(self.judged) < self.planned else ""
-        yield f"gold check of {self.judge}: {self.read} of {len(self.judged):,} answers with known verdicts read{unfinished}"
+        read, unfinished = self.verdicts.height, self.planned - self.judged
+        to_come = f", {unfinished:,} to come" if unfinished else ""
+        yield f"gold check of {self.judge}: {read} of {self.judged:,} answers with known verdicts read{to_come}"
         for bit in BITS:
             counts = self.counts(bit)
             yield (

@@ -82,7 +82,6 @@ def _correct(rows: pl.DataFrame, bit: str, judge: Confusion) -> tuple[object, ..
 
 
 def _count_labels(cell: pl.DataFrame, bit: str) -> Labels:
-    true, judged, unlabelled = pl.col(f"{bit}_true"), pl.col(bit), pl.col(f"{bit}_true").is_null()
-    counts = (true & judged, true & ~judged, ~true & judged, ~true & ~judged, judged & unlabelled, unlabelled)
-    *labelled, yes, others = cell.select(count.sum().alias(str(n)) for n, count in enumerate(counts)).row(0)
-    return Labels(Confusion(*labelled), yes, others)
+    is_labelled = cell[f"{bit}_true"].is_not_null()
+    labelled, others = cell.filter(is_labelled), cell.filter(~is_labelled)
+    return Labels(Confusion.of(labelled[f"{bit}_true"], labelled[bit]), int(others[bit].sum()), others.height)

@@ -10,7 +10,7 @@ import polars as pl
 from actors.playing.judge_runner import judge_key
 from envs.errors import RunFolderError
 from orchestrator.report.scores.metrics import BITS
-from orchestrator.report.statistics.judge_error import paired_kappa
+from orchestrator.report.statistics.judge_error import Confusion, paired_kappa
 from orchestrator.storage.verdict_store import judge_names, verdicts
 from sweeps.load import build_judge as load_judge
 from sweeps.spec import Judge, Sweep
@@ -83,10 +83,10 @@ def agreement(folder: Path) -> pl.DataFrame:
 
 
 def _compare_bits(first: pl.Series, second: pl.Series) -> tuple[float | int | None, ...]:
-    n = len(first)
-    if not n:
+    if not (n := len(first)):
         return 0, *(None,) * 6
-    yes, other_yes, both = int(first.sum()), int(second.sum()), int((first & second).sum())
-    kappa = paired_kappa(both, yes - both, other_yes - both, n - yes - other_yes + both) or (None, None, None)
-    equal = 100 * float((first == second).sum()) / n
-    return n, equal, *kappa, 100 * yes / n, 100 * other_yes / n
+    counts = Confusion.of(first, second)
+    kappa = paired_kappa(counts) or (None, None, None)
+    shares = (counts.hits + counts.rejections, first.sum(), second.sum())
+    equal, yes, other_yes = (100 * share / n for share in shares)
+    return n, equal, *kappa, yes, other_yes

@@ -7,9 +7,10 @@ answers of the run itself, the labels correct the judge's mean by prediction-pow
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.report.statistics.proportion import Z, cautious_interval
@@ -34,6 +35,12 @@ class Confusion(NamedTuple):
     false_alarms: int
     rejections: int
     """The truth is no, and the judge says no."""
+
+    @classmethod
+    def of(cls, truth: pl.Series, verdicts: pl.Series) -> Self:
+        """Count answers by the truth and the judge's verdict (booleans without nulls)."""
+        pairs = (truth & verdicts, truth & ~verdicts, ~truth & verdicts, ~(truth | verdicts))
+        return cls(*(int(pair.sum()) for pair in pairs))
 
     @property
     def kappa(self) -> float:
@@ -149,17 +156,17 @@ def _point(part: Labels, weight: float) -> float:
     return float(weight * (part.yes / part.others if part.others else judged) + true - weight * judged)
 
 
-def paired_kappa(both_yes: int, first_only: int, second_only: int, both_no: int) -> IntervalEstimate | None:
-    """Return Cohen's kappa of two fallible readers from the counts of answers; None where chance agreement is 1.
+def paired_kappa(counts: Confusion) -> IntervalEstimate | None:
+    """Return Cohen's kappa of two fallible readers, the first in place of the truth; None where chance agreement is 1.
 
     The interval holds the middle 95% of the posterior under Jeffreys' prior for four shares (half a count each), so it is not
     empty where the readers never differ. It covers 93 to 98% of planted values (50 to 1,000 answers, 5 to 50% yes).
     """
-    counts = np.array([both_yes, first_only, second_only, both_no], dtype=np.float64)
-    value = float(_kappas(counts[None])[0])
+    value = float(_kappas(np.array([counts], dtype=np.float64))[0])
     if np.isnan(value):
         return None
-    low, high = np.nanquantile(_kappas(np.random.default_rng(0).dirichlet(counts + 0.5, 10_000)), (0.025, 0.975))
+    drawn = np.random.default_rng(0).dirichlet(np.array(counts) + 0.5, 10_000)
+    low, high = np.nanquantile(_kappas(drawn), (0.025, 0.975))
     return IntervalEstimate(value, min(float(low), value), max(float(high), value))
 
 

@@ -80,7 +80,7 @@ def test_a_lost_answer_counts_as_unread_and_does_not_hold_the_others(queue_of):
     queue.give_up([lost], "two workers died")
     assert len(queue.take_released()) == 10
     score = GoldScore(queue.store.folder, queue.key)
-    assert len(score.judged) == len(rest) + 1 and score.read == len(rest)
+    assert score.judged == len(rest) + 1 and score.verdicts.height == len(rest)
 
 
 def truthful(situation, seed) -> str:
@@ -140,7 +140,7 @@ def test_the_rule_judge_reads_the_answers_as_well_as_the_page_says(queue_of):
     read(queue, queue.first_answers)
     score = GoldScore(queue.store.folder, queue.key)
     print(*score.sentences(), sep="\n")
-    assert score.read == len(load_gold_answers())
+    assert score.verdicts.height == len(load_gold_answers())
     assert score.counts("category").kappa > 0.9 and score.counts("suggestion").kappa > 0.7
 
 
