@@ -68,27 +68,14 @@ def open_location(output: str, say: Callable[[str], None] = print) -> Iterator[R
                 _add_attempt(location.folder, writer.attempt)
             remote = _fetch_run(bucket, location.folder)
             writer.begin()
-            with _uploading(Uploader(bucket, location.folder, writer, remote), location):
+            upload = Uploader(bucket, location.folder, writer, remote)
+            upload.start()
+            try:
                 yield location
+            finally:
+                location.unsent = upload.close()
         finally:
             writer.release()
-
-
-@contextlib.contextmanager
-def _uploading(upload: Uploader, location: RunLocation) -> Iterator[None]:
-    """Upload the folder during a block, and wait at its end until the bucket has everything."""
-    upload.start()
-    try:
-        yield
-    finally:
-        if problem := upload.close():
-            location.unsent = (
-                f"{problem}; the bucket is incomplete; the same command uploads the rest from this machine"
-            )
-            print(location.unsent, file=sys.stderr, flush=True)
-        else:
-            with contextlib.suppress(OSError):  # a folder without this mark is later moved aside, not deleted
-                safe_write.write(location.folder / uploader.SENT, b"")
 
 
 def readable_folder(text: str, started: bool = True) -> Path:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -83,15 +84,21 @@ class Uploader:
         self._uploaded = {name: s if s and s[1] == remote[name] else None for name, s in states.items()}
         """Object -> time and size of its file when it was uploaded; None if that is not known."""
         self._closing = threading.Event()
-        self._unsent: RunFolderError | None = RunFolderError("the upload ended with the fault shown above")
-        """Why the bucket does not have everything."""
+        self._unsent = "the upload ended with the fault shown above"
+        """Why the bucket does not have everything; empty if it does."""
         self._thread = threading.Thread(target=self._work, name="bucket-upload", daemon=True)
         self.start = self._thread.start
 
-    def close(self) -> RunFolderError | None:
-        """Upload the rest; return the failure, or None if the bucket has everything."""
+    def close(self) -> str:
+        """Upload the rest; return the failure, which is printed on stderr, or an empty string if the bucket has everything."""
         self._closing.set()
         self._thread.join()
+        if self._unsent:
+            self._unsent += "; the bucket is incomplete; the same command uploads the rest from this machine"
+            print(self._unsent, file=sys.stderr, flush=True)
+        else:
+            with suppress(OSError):  # a folder without this mark is later moved aside, not deleted
+                safe_write.write(self.folder / SENT, b"")
         return self._unsent
 
     def upload_round(self) -> bool:
@@ -151,19 +158,19 @@ class Uploader:
             closing = self._closing.wait(ROUND_INTERVAL_S)
             try:
                 if not self.upload_round() and closing:
-                    self._unsent = None
+                    self._unsent = ""
                     return
                 last_success, is_failing = time.monotonic(), False
             except (BucketError, OSError) as problem:
                 if not is_failing:
                     print(f"{problem}; the sweep continues, and the upload is retried", file=sys.stderr, flush=True)
-                self._unsent, is_failing = RunFolderError(str(problem)), True
+                self._unsent, is_failing = str(problem), True
                 if closing and (isinstance(problem, OSError) or time.monotonic() - last_success >= UPLOAD_TIMEOUT_S):
                     return  # waiting does not repair a local disk
                 if closing:
                     time.sleep(ROUND_INTERVAL_S)
             except RunFolderError as error:
-                self._unsent = error
+                self._unsent = str(error)
                 return
 
 
