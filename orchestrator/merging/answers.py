@@ -75,12 +75,10 @@ def merge_verdicts(sources: Sequence[Source], prefer: int = 0) -> tuple[pl.DataF
 def write_episodes(store: EpisodeStore, folder: Path, own: pl.DataFrame) -> None:
     """Write these episodes of a folder, with their turns and options, to disk; raises OSError.
 
-    An episode with missing turns is skipped: a driver has removed it since the folder was read.
+    The folder's parts are held (``hold_parts``), so that no driver removes the turns of an episode meanwhile.
     """
     for chunk in own.iter_slices(CHUNK):
-        turn_rows = rows_of_keys(turns(folder), chunk)
-        complete = _keep_keys(chunk, complete_episodes(chunk, turn_rows))
-        frames = (complete, _keep_keys(turn_rows, complete), rows_of_keys(options(folder), complete))
+        frames = (chunk, rows_of_keys(turns(folder), chunk), rows_of_keys(options(folder), chunk))
         played, turn_columns, option_columns = (rows.to_dict(as_series=False) for rows in frames)
         store.append(EpisodeBatch([], played, turn_columns, options=option_columns))
     store.flush()
@@ -92,13 +90,6 @@ def write_verdicts(folder: Path, rows: pl.DataFrame) -> None:
         store = VerdictStore(folder)
         store.append(rows.to_dict(as_series=False))
         store.flush()
-
-
-def complete_episodes(rows: pl.DataFrame, turn_rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the keys of the episodes whose turns are all in ``turn_rows``; a turn that overflowed has no row."""
-    counts = turn_rows.group_by("key").agg(pl.col("turn").n_unique().alias("rows"))
-    expected = pl.col("turns").cast(pl.Int64) - (pl.col("ending") == Ending.OVERFLOW).cast(pl.Int64)
-    return rows.join(counts, on="key", how="left").filter(pl.col("rows").fill_null(0) == expected).select("key")
 
 
 def _join_sources(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
-from shutil import rmtree
 
 import polars as pl
 
@@ -62,7 +61,7 @@ class MergeSummary:
 
 
 def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary:
-    """Merge run folders into a new one; raises RunFolderError.
+    """Merge run folders, whose parts are held (``hold_parts``), into a new one; raises RunFolderError.
 
     ``prefer`` names the folder whose answer is taken if answers to a key differ; without it, differing answers are an error and
     nothing is written.
@@ -80,7 +79,8 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     if conflicts and not prefer:
         listed = " and in ".join(_describe(conflicts))
         raise RunFolderError(f"the folders differ in {listed}: choose one with --prefer DIR; nothing was written")
-    is_new = not into.exists()
+    if [*map(checksums.read_sums, folders)] != sums:
+        raise RunFolderError("a folder was written while it was read; wait for its driver, and run `merge` again")
     with disk_errors(into), run_folder.claim(into, sweep, left_out=run_folder.read_bad_lines(folders[0])):
         run_folder.write_plan(into, planned, keys)
         if weights:
@@ -91,16 +91,8 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
             store.compact()
         write_verdicts(into, judged)
         taken = {str(source.folder): source.own.height for source in sources}
-        stored = episodes(into).select(pl.len()).collect().item()
-        if stored != sum(taken.values()) or [*map(checksums.read_sums, folders)] != sums:
-            if is_new:
-                rmtree(into)
-            raise RunFolderError(
-                "a folder was written while it was merged; wait for its driver, and merge into a new folder"
-            )
-        summary = MergeSummary(
-            taken, gave_way, judged.height, conflicts, prefer if conflicts else "", keys.len() - stored
-        )
+        preferred_folder, pending = prefer if conflicts else "", keys.len() - sum(taken.values())
+        summary = MergeSummary(taken, gave_way, judged.height, conflicts, preferred_folder, pending)
         checksums.write(into / RECORD, run_folder.to_json(asdict(summary)))
         _write_results(folders, into, planned)
     return summary

@@ -25,6 +25,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.storage import reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.loaded_weights import LoadedWeights
+from orchestrator.storage.part_files import hold_parts
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import Sweep
 
@@ -73,18 +74,19 @@ def take_over(sweep: Sweep, plan: Plan, store: EpisodeStore, folders: Sequence[t
                 f"--reuse {name} is the run's own folder; remove it: stored episodes are never replayed"
             )
         run_folder.stored_sweep(folder)  # a mistyped folder is refused before anything is copied
-    for name, folder in folders:
-        stored = stored_episodes(plan, store.folder).select("key").collect()
-        reusable = find_reusable(sweep, plan, name, folder, store.folder, stored)
-        _record(store.folder, name, reusable.own.with_columns(judge=pl.lit(None, pl.String)))
-        write_episodes(store, folder, reusable.own)
-        yield from reusable.lines
-        if sweep.judge is not None and sweep.is_judged:
-            rows = rows_of_keys(verdicts(folder), reusable.own)
-            rows = rows.filter(pl.col("aggregate").is_not_null(), judge=judge_key(sweep.judge))
-            _record(store.folder, name, rows)
-            write_verdicts(store.folder, rows)
-            yield from [f"{pluralize(rows.height, 'verdict')} of {name} reused"] if rows.height else ()
+    with hold_parts(folder for _, folder in folders):
+        for name, folder in folders:
+            stored = stored_episodes(plan, store.folder).select("key").collect()
+            reusable = find_reusable(sweep, plan, name, folder, store.folder, stored)
+            _record(store.folder, name, reusable.own.with_columns(judge=pl.lit(None, pl.String)))
+            write_episodes(store, folder, reusable.own)
+            yield from reusable.lines
+            if sweep.judge is not None and sweep.is_judged:
+                rows = rows_of_keys(verdicts(folder), reusable.own)
+                rows = rows.filter(pl.col("aggregate").is_not_null(), judge=judge_key(sweep.judge))
+                _record(store.folder, name, rows)
+                write_verdicts(store.folder, rows)
+                yield from [f"{pluralize(rows.height, 'verdict')} of {name} reused"] if rows.height else ()
 
 
 def _record(folder: Path, name: str, rows: pl.DataFrame) -> None:

@@ -4,19 +4,10 @@ import polars as pl
 import pytest
 
 from envs.errors import RunFolderError
-from orchestrator.merging.answers import Source, complete_episodes, merge_verdicts
+from orchestrator.merging.answers import Source, merge_verdicts
 from orchestrator.merging.merge import _merge_plans
 from orchestrator.storage import run_folder
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
-
-
-def test_an_episode_is_complete_with_all_its_turns_or_all_but_the_one_that_overflowed():
-    rows = pl.DataFrame({
-        "key": ["a", "b", "c", "d", "e"], "turns": [2, 2, 3, 0, 1],
-        "ending": ["correct", "correct", "overflow", "failed", "overflow"],
-    })  # fmt: skip
-    turn_rows = pl.DataFrame({"key": ["a", "a", "a", "b", "c", "c"], "turn": [0, 1, 1, 0, 0, 1]})
-    assert complete_episodes(rows, turn_rows)["key"].sort().to_list() == ["a", "c", "d", "e"]
 
 
 @pytest.fixture
