@@ -40,12 +40,6 @@ def as_letter(reply: str) -> str:
     return letter if len(letter) < 2 else "#"
 
 
-@lru_cache(maxsize=65536)
-def option_forms(option: str) -> tuple[str, str]:
-    """Return ``as_text`` and ``as_letter`` of an option; cached because policies repeat options."""
-    return as_text(option), as_letter(option)
-
-
 class OptionTable(NamedTuple):
     """One side's options as two lookup tables."""
 

@@ -7,7 +7,7 @@ Rules: ``BaseEnvironment.evaluate_generated_answer`` of the package ``proactiveb
 from functools import lru_cache
 from typing import ClassVar
 
-from envs.answers import OptionTable, Reading, as_letter, as_text, letter, option_forms, option_table
+from envs.answers import Reading, as_letter, as_text, letter, option_table
 from envs.chance import chance
 from envs.types import Action, Ending, ImageRef, Mode, Move, Sample, State, Turn, Verdict, View
 
@@ -103,28 +103,11 @@ class Scenario:
     ) -> tuple[Reading, Reading, Action]:
         """Read the reply against suggestions and against categories; category letters follow the suggestions'."""
         text, mark = as_text(reply), as_letter(reply)
-        options, categories = self._option_tables(sample, state, shown)
-        option, category = options.read(text, mark), categories.read(text, mark)
-        return option, category, classify_reply(shown, option, category, text in options.texts)
-
-    def _option_tables(self, sample: Sample, state: State, shown: tuple[str, ...]) -> tuple[OptionTable, OptionTable]:
         answers = (sample.answer,) if self.answerable(sample, state) else ()
-        asks = self.askable(sample, state) if shown else ()
-        return option_table(shown, asks, 0), option_table(sample.categories, answers, len(shown))
-
-    def right_options(
-        self, sample: Sample, state: State, shown: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return which of the ``shown`` options and the categories count as a right suggestion now, and as the right category."""
-        options, categories = (
-            tuple(
-                reply
-                for reply in (*shown, *sample.categories)
-                if table.read(*option_forms(reply)).verdict is Verdict.CORRECT
-            )
-            for table in self._option_tables(sample, state, shown)
-        )
-        return options, categories
+        options = option_table(shown, self.askable(sample, state) if shown else (), 0)
+        option = options.read(text, mark)
+        category = option_table(sample.categories, answers, len(shown)).read(text, mark)
+        return option, category, classify_reply(shown, option, category, text in options.texts)
 
     def named_option(self, sample: Sample, state: State, reply: str) -> int:
         """Return the index of the option that a reply names, categories after suggestions and abstention; -1 if it names none."""

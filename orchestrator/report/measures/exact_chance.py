@@ -1,6 +1,6 @@
 """The exact chance that the baseline ``uniform`` is right, and its mean number of suggestions, computed from the rules.
 
-Every suggestion that counts is played once at every reachable state of a sample, weighted with its chance.
+Every option is played once at every reachable state of a sample, weighted with its chance.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ import polars as pl
 from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
 from envs.chance import episode_seed
-from envs.types import Mode, Sample, State
+from envs.types import Ending, Mode, Sample, State
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
@@ -38,10 +38,9 @@ def blind_play(sample: Sample, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPl
         for state, weight in states.items():
             shown = () if mode is Mode.REFERENCE else game.offered(sample, state)
             share = weight / (len(shown) + len(sample.categories))
-            asks, answers = game.right_options(sample, state, shown)
-            right += share * len(answers)
-            for reply in asks:
+            for reply in (*shown, *sample.categories):
                 next_state, _ = game.step(sample, state, reply)
+                right += share * (next_state.ending is Ending.CORRECT)
                 if next_state.ending is None:  # the last move decides which picture is shown, and nothing else
                     after[next_state._replace(last=None)] += share
         suggestions += sum(after.values())
