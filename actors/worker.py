@@ -96,13 +96,12 @@ class Worker:
             backend = self.remote_judge if judge.needs_workers else self._load(judge.model, report)
             self.turn_judge = TurnJudge(judge, backend)
         freeze_heap()
-        choices = [choose_in_flight(model, self.backends[model.name].cache_tokens) for model in self.models]
-        widest = max(choices, key=lambda choice: choice.episodes)
-        self.runner = self._open_runner(widest.episodes)
+        episodes = max(choose_in_flight(model, self.backends[model.name].cache_tokens) for model in self.models)
+        self.runner = self._open_runner(episodes)
         if all(model.backend == "builtin" for model in self.models):
             return StartReport(lines)
-        report(str(widest))
-        return StartReport(lines, widest.episodes, loaded_weights(self.models))
+        report(f"plays {episodes:,} episodes at once")
+        return StartReport(lines, episodes, loaded_weights(self.models))
 
     def _load(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
         backend = load_engine(model, self.data, ray.get_gpu_ids(), report)

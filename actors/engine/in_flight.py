@@ -22,16 +22,6 @@ REQUESTS_PER_PREPARED = 2
 """While vLLM answers so many requests, one more is prepared, ready when one of them ends."""
 
 
-class InFlight(NamedTuple):
-    """The number of episodes that a worker plays at once, and the reason for it."""
-
-    episodes: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"plays {self.episodes:,} episodes at once ({self.reason})"
-
-
 class StartReport(NamedTuple):
     lines: list[str]
     """Log lines about its devices, the order of loading, and the episodes it plays at once."""
@@ -41,25 +31,21 @@ class StartReport(NamedTuple):
     """Model -> identity of the loaded weights (``weights_identity``); models without weights are left out."""
 
 
-def choose_in_flight(model: ModelSpec, cache_tokens: int | None = None) -> InFlight:
+def choose_in_flight(model: ModelSpec, cache_tokens: int | None = None) -> int:
     """Return the episodes in flight of an engine; ``cache_tokens`` is the size of vLLM's key-value cache.
 
     Before the worker is ready, that is unknown, and leases follow the entry alone.
     """
     if model.in_flight is not None:
-        return InFlight(model.in_flight, "in_flight of its entry")
+        return model.in_flight
     if model.backend == "transformers":
-        batch = int(model.options.get("batch", BATCH_ROWS))
-        return InFlight(2 * batch, "two batches: one is prepared while the other is answered")
+        return 2 * int(model.options.get("batch", BATCH_ROWS))  # one batch is prepared while the other is answered
     if model.backend != "vllm":
-        return InFlight(SERVICE_EPISODES, "a service or a policy")
+        return SERVICE_EPISODES
     sequences = int(model.options.get("max_num_seqs", MAX_NUM_SEQS))
-    episodes, reason = with_prepared_ahead(sequences), f"max_num_seqs {sequences} plus requests prepared ahead"
-    if cache_tokens is None:
-        return InFlight(episodes, reason)
-    fitting = max(FEWEST_SEQUENCES, cache_tokens // PROMPT_TOKENS)
-    cache = f"a cache of {cache_tokens:,} tokens at {PROMPT_TOKENS:,} a prompt"
-    return InFlight(min(episodes, with_prepared_ahead(fitting)), f"{reason}, {cache}")
+    if cache_tokens is not None:
+        sequences = min(sequences, max(FEWEST_SEQUENCES, cache_tokens // PROMPT_TOKENS))
+    return with_prepared_ahead(sequences)
 
 
 def with_prepared_ahead(sequences: int) -> int:

@@ -46,7 +46,7 @@ class JudgeRunner:
     def __init__(self, plan: PlanView, judge: Judge, backend: Backend, in_flight: int | None = None) -> None:
         """``in_flight``: answers to judge at once, by default ``choose_in_flight``. Raises ValueError like ``judge_key``."""
         self.plan, self.spec, self.backend, self.key = plan, judge, backend, judge_key(judge)
-        self.in_flight = in_flight or choose_in_flight(judge.model).episodes
+        self.in_flight = in_flight or choose_in_flight(judge.model)
         self.trial = JudgeTrial(judge.model.name)
         self._leases: WeakSet[LeaseState[LeasedAnswer, JudgedAnswer, VerdictBatch]] = WeakSet()
 

@@ -87,7 +87,7 @@ def _judge(sweep: Sweep, judge: Judge, cpus: float, gpus: int) -> Demand:
         demand = replace(demand, cpus=0, replicas=1)
     fitting = int(_reserve(sweep, gpus) // demand.gpus) if demand.gpus else 1
     return replace(
-        demand, pool=JUDGES, after_writers=_needs_all_gpus(sweep, gpus), concurrency=choose_in_flight(judge.model).episodes,
+        demand, pool=JUDGES, after_writers=_needs_all_gpus(sweep, gpus), concurrency=choose_in_flight(judge.model),
         standing_replicas=max(1, min(demand.replicas, fitting)) if serves else 0,
     )  # fmt: skip
 
@@ -100,10 +100,10 @@ def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> De
     if model.gpus:
         width = max(1, int(model.gpus))  # a shared GPU gets the CPUs of a whole GPU
         engine_cpus = max(0, min(ENGINE_CPUS, int(cpus) * width // max(1, gpus)))
-        replicas, at_once = workers or MAX_REPLICAS, choose_in_flight(model).episodes
+        replicas, at_once = workers or MAX_REPLICAS, choose_in_flight(model)
         return Demand(engine_cpus, model.gpus, replicas, at_once, model.accelerator)
     if model.backend == "openai":
-        return Demand(cpus=0, gpus=0, replicas=1, concurrency=choose_in_flight(model).episodes)
+        return Demand(cpus=0, gpus=0, replicas=1, concurrency=choose_in_flight(model))
     if model.backend == "vllm":
         return Demand(cpus=max(1, int(cpus)), gpus=0, replicas=1)
     return Demand(cpus=1, gpus=0, replicas=workers or max(1, int(cpus)))

@@ -130,7 +130,7 @@ async def worker(data: str, requests: Path, samples: int) -> dict[str, Any]:
     """Play the plan as a worker does."""
     entry = sweep(data).models[0]
     opened = open_engine(entry, Path(data))
-    backend, at_once = Recording(opened), choose_in_flight(entry, opened.cache_tokens).episodes
+    backend, at_once = Recording(opened), choose_in_flight(entry, opened.cache_tokens)
     freeze_heap()
     steps = Steps(opened.engine.engine_core, "get_output_async")  # type: ignore[attr-defined]
     await play_plan(plan_of(data, 2, seed=9), backend, at_once)

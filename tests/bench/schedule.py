@@ -36,7 +36,7 @@ def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand], dict[st
     counts, rates = count_work(sweep, cells), replica_rates(sweep, "h200", [], cells)
     models = [model for model in sweep.models if model.gpus]
     queues = {m.name: [next(numbers) for _ in range(counts[m.name])] for m in models}
-    in_flight = {m.name: choose_in_flight(m).episodes for m in models}
+    in_flight = {m.name: choose_in_flight(m) for m in models}
     demands = {
         m.name: Demand(0, m.gpus, MAX_REPLICAS, in_flight[m.name], rate=rates[m.name].episodes, start=rates[m.name].start)
         for m in models

@@ -72,7 +72,7 @@ class OpenAIBackend(Backend):
             http_client=open_client(),
         )
         self.pictures = PictureLoader(data, model)
-        self.pace = Pace(choose_in_flight(model).episodes)
+        self.pace = Pace(choose_in_flight(model))
         self.wallet = Wallet(Ledger({model.name: self.endpoint.max_cost}, None, {}), model.name)
         self.dialect = Dialect(model, self.client, self.key)
         self.last_answer_at = 0.0

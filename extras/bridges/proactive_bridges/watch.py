@@ -141,7 +141,7 @@ async def _play(sweep: Sweep, output: Path) -> None:
     with run_folder.claim(output, sweep, update=True, left_out=plan.left_out), closing(EpisodeStore(output)) as store:
         run_folder.write_plan(output, planned_rows(plan), plan.all_keys())
         backend = open_engine(model, Path(sweep.data))
-        runner = EpisodeRunner(plan, {model.name: backend}, choose_in_flight(model, backend.cache_tokens).episodes)
+        runner = EpisodeRunner(plan, {model.name: backend}, choose_in_flight(model, backend.cache_tokens))
         pending = plan.pending(set(store.finished_episodes()["key"])).values()
         async for batch in runner.play([ordinal for queue in pending for ordinal in queue]):
             store.append(batch)
