@@ -104,10 +104,10 @@ def gpu_request(model: ModelSpec, size: int | None) -> GpuRequest:
     share = DEFAULT_GPU_SHARE * min(1, model.gpus)
     if model.backend != "vllm" and size is not None:
         size_per_gpu = int(MEMORY_PER_WEIGHTS * size / max(1, model.gpus))
-        return GpuRequest(model.name, model.gpus, model.accelerator, size=size_per_gpu)
+        return GpuRequest(model.name, model.gpus, size=size_per_gpu)
     if model.backend == "vllm":
         share = float(model.options.get("gpu_memory_utilization", share))
-    return GpuRequest(model.name, model.gpus, model.accelerator, share)
+    return GpuRequest(model.name, model.gpus, share)
 
 
 def weight_bytes(model: ModelSpec) -> int | None:

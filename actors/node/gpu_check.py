@@ -1,10 +1,9 @@
-"""Checks a worker's GPUs before its engine loads: assigned by Ray, of the requested kind, with enough free memory.
+"""Checks a worker's GPUs before its engine loads: assigned by Ray, with enough free memory.
 
 The processes of a killed engine take a while to end, and an engine that measures memory meanwhile refuses to start. So the
 check waits until their memory is free, and names the processes that still hold it.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic, sleep
@@ -30,8 +29,6 @@ class GpuRequest:
     model: str
     gpus: float
     """A whole number, or the share of one GPU."""
-    accelerator: str = ""
-    """Kind of GPU as Ray names it (``H200``, ``A100-80G``); empty accepts any."""
     share: float = 0.0
     """Share of each device's memory that must be free."""
     size: int = 0
@@ -64,9 +61,8 @@ def check_gpus(
     try:
         devices = _find_devices(request, ids, measure())
     except DriverUnavailable as reason:
-        yield f"GPUs {','.join(ids)}: {reason}, so kind and memory are not checked"
+        yield f"GPUs {','.join(ids)}: {reason}, so their memory is not checked"
         return
-    _check_kind(request, devices)
     _check_part(request, devices[0])
     deadline, waiting = monotonic() + timeout, False
     while too_full := [device for device in devices if device.free < request.needs(device)]:
@@ -111,18 +107,6 @@ def _find_devices(request: GpuRequest, ids: Sequence[str], devices: Sequence[Dev
             raise GpuUnavailable(f"Ray gave {request.model} GPU {name}, but this node's driver lists {present}")
         matches.append(matching[0])
     return matches
-
-
-def _check_kind(request: GpuRequest, devices: Sequence[Device]) -> None:
-    if not request.accelerator:
-        return
-    first, *suffixes = request.accelerator.upper().split("-")
-    for device in devices:
-        kind = device.kind.upper()
-        if not re.search(rf"\b{re.escape(first)}\b", kind) or not all(part in kind for part in suffixes):
-            raise GpuUnavailable(
-                f"{request.model} asked for {request.accelerator}, but GPU {device.index} of its node is a {device.kind}"
-            )
 
 
 def _check_part(request: GpuRequest, device: Device) -> None:

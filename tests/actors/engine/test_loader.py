@@ -23,14 +23,14 @@ def model(backend: str = "vllm", **fields: Any) -> ModelSpec:
 @pytest.mark.parametrize(
     ("entry", "size", "expected"),
     [
-        (model(gpus=2), 100, GpuRequest("m", 2, "", 0.9)),
+        (model(gpus=2), 100, GpuRequest("m", 2, 0.9)),
         (
-            model(gpus=1, accelerator="H200", options={"gpu_memory_utilization": 0.4}),
+            model(gpus=1, options={"gpu_memory_utilization": 0.4}),
             None,
-            GpuRequest("m", 1, "H200", 0.4),
+            GpuRequest("m", 1, 0.4),
         ),
-        (model("transformers", gpus=1, accelerator="L4"), 1000, GpuRequest("m", 1, "L4", 0.0, 1200)),
-        (model("transformers", gpus=4), 1000, GpuRequest("m", 4, "", 0.0, 300)),
+        (model("transformers", gpus=1), 1000, GpuRequest("m", 1, 0.0, 1200)),
+        (model("transformers", gpus=4), 1000, GpuRequest("m", 4, 0.0, 300)),
     ],
 )
 def test_vllm_needs_a_share_of_the_memory_and_others_their_weights(
@@ -64,7 +64,7 @@ def test_gpus_are_checked_where_the_engine_is(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(engine_loader, "check_gpus", lambda *arguments: (f"{argument}" for argument in arguments))
     load_engine(model(gpus=2, parameters=1.0), tmp_path, [0, 1], lines.append)
 
-    assert lines == [str(GpuRequest("m", 2, "", 0.9)), "[0, 1]", "0,1"]
+    assert lines == [str(GpuRequest("m", 2, 0.9)), "[0, 1]", "0,1"]
 
 
 @pytest.mark.parametrize(

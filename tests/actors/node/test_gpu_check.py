@@ -48,22 +48,6 @@ def test_devices_other_than_assigned_are_refused(assigned, visible, sentence):
         check_lines(ONE, assigned, visible, [[device()]])
 
 
-@pytest.mark.parametrize(
-    ("accelerator", "kind", "right"),
-    [
-        ("H100", "NVIDIA H100 80GB HBM3", True), ("A100-80G", "NVIDIA A100-SXM4-80GB", True), ("T4", "Tesla T4", True),
-        ("H20", "NVIDIA H200", False), ("A100-80G", "NVIDIA A100-SXM4-40GB", False),
-    ],
-)  # fmt: skip
-def test_gpu_kind_must_match(accelerator, kind, right):
-    request = GpuRequest("m", 1, accelerator, 0.9)
-    if right:
-        assert check_lines(request, [0], "0", [[device(kind=kind)]])
-    else:
-        with pytest.raises(GpuUnavailable, match=f"asked for {accelerator}, but GPU 0 of its node is a"):
-            check_lines(request, [0], "0", [[device(kind=kind)]])
-
-
 def test_two_engines_that_share_a_gpu_each_need_their_part_of_its_memory():
     half = gpu_request(ModelSpec(name="small", source="s", gpus=0.5), None)
     assert half.needs(device()) == int(0.45 * H200)
