@@ -19,10 +19,10 @@ from actors.engine.loader import freeze_heap, load_engine
 from actors.engine.weights import loaded_weights
 from actors.node.process_output import WorkerAddress, output_files
 from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
+from actors.playing.judge import TurnJudge
 from actors.playing.judge_runner import JudgeRunner, LeasedAnswer
 from actors.playing.records import EpisodeBatch, VerdictBatch
 from actors.playing.served_judge import RemoteJudge, ServedJudge
-from actors.playing.turn_judge import TurnJudge
 from actors.trial.certificate import Certificate
 from actors.trial.certify import record_inputs
 from sweeps.spec import Judge, ModelSpec

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from actors.engine.backend import Backend, Message, Reply, Request, Situation
+from actors.playing.judge import TurnJudge
 from actors.playing.prompts import Past, messages, open_question, open_view, tool_messages, turn_view
 from actors.playing.rows import OptionRow
-from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS
 from envs.lenient import repair_reply
 from envs.scenario import Scenario

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from weakref import WeakSet
 
 from actors.engine.backend import Backend
+from actors.playing.judge import TurnJudge
 from actors.playing.lease import LeaseState
 from actors.playing.play import play
 from actors.playing.prompts import apply_condition, examples
 from actors.playing.records import EpisodeBatch, PlayedEpisode, episode_batch
-from actors.playing.turn_judge import TurnJudge
 from envs.installed import find_offer, require_identity
 from envs.types import Sample
 from sweeps.conditions import Condition

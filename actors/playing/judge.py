@@ -1,26 +1,36 @@
-"""Asks a judge model for its verdict on one open-ended answer, and reads the verdict from its reply.
+"""Asks a judge model for its verdict on one open-ended answer, after its episode or at every turn of ``oeg-multi``.
 
-A verdict has three bits. After an unreadable reply the judge is asked again; an answer without a verdict is never scored as
-zero. Our instruction puts the answer inside a fence that it cannot forge (``envs.openended``); the paper's does not delimit it.
+After an unreadable reply the judge is asked again; an answer without a verdict is never scored as zero, and a judge that reads
+nothing is stopped. Our instruction puts the answer inside a fence that it cannot forge (``envs.openended``); the paper's does not
+delimit it.
 """
 
 import ast
+import asyncio
 import importlib.util
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 from typing import Generic, TypeVar
 
-from actors.engine.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Request, Situation
+from actors.engine.backend import ENDS_EPISODE, Backend, Message, ModelStopped, Refused, Reply, Request, Situation
 from actors.playing.prompts import open_view
-from envs import SCENARIOS, rulejudge
-from envs.openended import JUDGE_VERSION, Bits, accepted_answers, instruction, read_verdict, strict_verdict
+from envs import SCENARIOS, dialogue, rulejudge
+from envs.openended import (
+    JUDGE_VERSION,
+    Bits,
+    accepted_answers,
+    instruction,
+    read_marks,
+    read_verdict,
+    strict_verdict,
+)
 from envs.thoughts import strip_thinking
-from envs.types import Mode, Sample
+from envs.types import Mode, Sample, State, View
 from sweeps.spec import Cell, Judge
 from sweeps.values import digest
 
@@ -28,6 +38,11 @@ Verdict = TypeVar("Verdict")
 PACKAGE, MODULE = "proactivebench", "open_ended_gen.py"
 RULES = "builtin:rule-judge"
 """Source of the judge that applies fixed rules instead of a model."""
+FIRST_ANSWERS = 20
+"""A judge that has given no verdict after this many answers is stopped."""
+LONG_TRIAL = 100
+"""After this many answers, a judge is stopped unless at least ``MIN_SHARE`` of them have a verdict."""
+MIN_SHARE = 0.05
 
 
 @dataclass(slots=True)
@@ -120,6 +135,99 @@ def unreadable_reason(reply: Reply) -> str:
     if reply.finish == "length":
         return "cut off before its verdict"
     return "no list of 0 and 1 of the right length"
+
+
+# -- a judge that reads nothing ----------------------------------------------------------------------------------------
+def reads_nothing(verdicts: int, judged: int) -> bool:
+    """Return True if a judge gave a verdict on none of the judged answers, or on too few of at least ``LONG_TRIAL``."""
+    return (judged > 0 and verdicts == 0) or (judged >= LONG_TRIAL and verdicts < MIN_SHARE * judged)
+
+
+@dataclass
+class JudgeTrial:
+    """The counts of one judge in one worker.
+
+    Until one answer has a verdict, at most ``FIRST_ANSWERS`` answers are sent to the judge; the others wait.
+    """
+
+    name: str
+    passed: bool = False
+    """True once enough answers have a verdict, in this worker or elsewhere."""
+    verdicts: int = 0
+    """Answers that got a verdict."""
+    judged_count: int = 0
+    """All answers that were judged, with or without a verdict."""
+    running: int = 0
+    """Answers that are being judged."""
+    last_reason: str = ""
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def run(self, judging: Callable[[], Awaitable[Judged[Verdict]]]) -> Judged[Verdict]:
+        """Judge one answer once it is admitted, and count it; raises ModelStopped after a failed trial."""
+        async with self.changed:
+            await self.changed.wait_for(
+                lambda: self.passed or self.failed or self.verdicts or self.judged_count + self.running < FIRST_ANSWERS
+            )
+            if self.failed:
+                count = f"{self.verdicts or 'no'} verdict{'s' * (self.verdicts > 1)}"
+                raise ModelStopped(
+                    f"{self.name} gave {count} on its first {self.judged_count} answers, so it is stopped and asked no more;"
+                    f" the last: {self.last_reason}"
+                )
+            self.running += 1
+        try:
+            judged = await judging()
+        except BaseException:
+            self.running -= 1
+            raise
+        async with self.changed:
+            self.running -= 1
+            self.judged_count += 1
+            self.verdicts += not judged.reason
+            self.last_reason = judged.reason or self.last_reason
+            self.passed |= self.judged_count >= LONG_TRIAL and not self.failed
+            self.changed.notify_all()
+        return judged
+
+    @property
+    def failed(self) -> bool:
+        """True if the judge is to be stopped."""
+        if self.passed or self.judged_count < FIRST_ANSWERS:
+            return False
+        return reads_nothing(self.verdicts, self.judged_count)
+
+
+# -- answers of oeg-multi ----------------------------------------------------------------------------------------------
+class NoVerdict(Exception):
+    """The judge gave no readable reply in any attempt: its episode ends as an error, which is never scored as zero."""
+
+
+class TurnJudge:
+    def __init__(self, judge: Judge, backend: Backend) -> None:
+        self.spec, self.backend, self.key = judge, backend, turn_judge_key(judge)
+        self.trial = JudgeTrial(judge.model.name)
+
+    async def read(self, sample: Sample, state: State, view: View, key: str, answer: str) -> tuple[str, str]:
+        """Return the option that the reply ``answer`` stands for (``envs.dialogue.option_from_marks``), and the judge's reply.
+
+        The judge sees only what follows the model's thinking. Raises NoVerdict and BackendDied, and ModelStopped if the judge has
+        failed its trial (``JudgeTrial``).
+        """
+        spoken_answer, lines = strip_thinking(answer) or "", dialogue.turn_choices(sample, state).lines
+        messages = (Message("user", instruction(view.prompt, lines, spoken_answer, dialogue.TURN_TASK)),)
+        situation = Situation(sample, state, view, answer=spoken_answer, dialogue=True)
+        seed = int(digest(f"{key}/{state.turn}/{self.key}", 7), 16)
+        parse = partial(read_marks, count=len(lines))
+        judged = await self.trial.run(lambda: ask_judge(messages, situation, self.spec, self.backend, seed, parse))
+        if judged.verdict is None:
+            raise NoVerdict(f"{self.spec.model.name} gave no verdict on turn {state.turn}: {judged.reason}")
+        return dialogue.option_from_marks(sample, state, judged.verdict), judged.text
+
+
+def turn_judge_key(judge: Judge) -> str:
+    """Return the judge's part of an episode key: name and hash of what changes its verdicts (``rule-judge/turns-1-3fa9c1d2``)."""
+    wording = instruction("question", ("one", "two"), "answer", dialogue.TURN_TASK)
+    return name_judge(judge, dialogue.VERSION, sha256(wording.encode()).hexdigest())
 
 
 # -- the paper's own instruction ---------------------------------------------------------------------------------------

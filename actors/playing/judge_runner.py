@@ -11,8 +11,7 @@ from weakref import WeakSet
 from actors.engine.backend import Backend
 from actors.engine.in_flight import choose_in_flight
 from actors.playing.episode_runner import PlanView
-from actors.playing.judge import instruction_hash, judge_answer, name_judge
-from actors.playing.judge_trial import JudgeTrial
+from actors.playing.judge import JudgeTrial, instruction_hash, judge_answer, name_judge
 from actors.playing.lease import LeaseState
 from actors.playing.records import AnswerTask, JudgedAnswer, VerdictBatch, verdict_batch
 from sweeps.spec import Judge

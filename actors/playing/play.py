@@ -17,10 +17,9 @@ from actors.playing.episode_rules import (
     OneAnswer,
     PlayedTurn,
 )
-from actors.playing.judge import derive_seed
+from actors.playing.judge import NoVerdict, TurnJudge, derive_seed
 from actors.playing.prompts import Past
 from actors.playing.rows import OptionRow
-from actors.playing.turn_judge import NoVerdict, TurnJudge
 from envs.types import UNSCORED, Ending, Sample, State
 from sweeps.conditions import find_rules
 from sweeps.spec import Cell, ModelSpec, Protocol

@@ -19,7 +19,7 @@ from actors.engine.image_loader import PictureLoader
 from actors.engine.weights import loaded_weights, setting_hashes
 from actors.node.import_path import installed_versions
 from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
-from actors.playing.turn_judge import TurnJudge
+from actors.playing.judge import TurnJudge
 from actors.text.printable import error_text
 from actors.trial.certificate import Certificate, CertifiedRequest
 from envs.types import ImageRef

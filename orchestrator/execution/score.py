@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from actors.playing.judge_trial import reads_nothing
+from actors.playing.judge import reads_nothing
 from orchestrator.execution.prepare import AttemptState
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan

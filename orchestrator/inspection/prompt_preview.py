@@ -11,10 +11,9 @@ from pathlib import Path
 
 from actors.engine.backend import Message, Request
 from actors.engine.chat_format import function_schema
-from actors.playing.judge import judge_prompt
+from actors.playing.judge import TurnJudge, judge_prompt
 from actors.playing.play import play
 from actors.playing.prompts import apply_condition, examples
-from actors.playing.turn_judge import TurnJudge
 from actors.trial.certify import Recorder
 from envs.chance import episode_seed
 from envs.foreign_suggestions import folder_suggestions, with_swapped_pictures

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
-from actors.playing.judge import Judged
+from actors.playing.judge import LONG_TRIAL, Judged, reads_nothing
 from actors.playing.judge_runner import LeasedAnswer, judge_key, planned_task
-from actors.playing.judge_trial import LONG_TRIAL, reads_nothing
 from actors.playing.records import AnswerTask, Columns, EpisodeBatch, JudgedAnswer, VerdictBatch, verdict_batch
 from envs.types import Ending
 from orchestrator.gold import gold_check

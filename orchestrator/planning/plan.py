@@ -16,8 +16,8 @@ from functools import cached_property, lru_cache
 from itertools import accumulate, chain, groupby, zip_longest
 from typing import TYPE_CHECKING
 
+from actors.playing.judge import turn_judge_key
 from actors.playing.prompts import version
-from actors.playing.turn_judge import turn_judge_key
 from envs.chance import chance, episode_seed
 from envs.samples import SkippedLines
 from envs.types import Mode, Sample

@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from actors.playing.judge import turn_judge_key
 from actors.playing.prompts import VERSIONS
-from actors.playing.turn_judge import turn_judge_key
 from actors.text.printable import list_first
 from envs import in_paper_order
 from envs.plural import pluralize

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from scipy.special import bdtr, bdtrc  # type: ignore[import-untyped]
 
-from actors.playing.turn_judge import turn_judge_key
+from actors.playing.judge import turn_judge_key
 from actors.text.printable import list_first
 from envs import SCENARIOS, regular
 from envs.plural import pluralize

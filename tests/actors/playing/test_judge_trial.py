@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from actors.engine.backend import ModelStopped
-from actors.playing.judge_trial import FIRST_ANSWERS, JudgeTrial
+from actors.playing.judge import FIRST_ANSWERS, JudgeTrial
 
 
 class Answers:

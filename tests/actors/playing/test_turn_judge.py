@@ -9,9 +9,9 @@ import pytest
 
 from actors.engine.backend import BackendDied, ModelStopped, Refused, Request, ScriptedBackend
 from actors.engine.baselines import Baseline
+from actors.playing.judge import TurnJudge
 from actors.playing.play import Episode, play
 from actors.playing.records import PlayedEpisode, episode_batch
-from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS
 from envs.stimulus import OPEN_ENDED_HINT
 from envs.types import Ending

@@ -19,10 +19,9 @@ from actors.engine.backend import Reply, Request
 from actors.engine.baselines import Baseline
 from actors.engine.chat_format import function_schema
 from actors.playing import prompts
-from actors.playing.judge import derive_seed, judge_answer
+from actors.playing.judge import TurnJudge, derive_seed, judge_answer
 from actors.playing.play import play
 from actors.playing.prompts import apply_condition, examples
-from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS, dialogue, openended
 from envs.coco import FARTHER, SIDEWAYS, UPRIGHT
 from envs.foreign_suggestions import with_swapped_pictures

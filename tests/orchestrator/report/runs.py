@@ -9,9 +9,9 @@ import polars as pl
 
 from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
+from actors.playing.judge import TurnJudge
 from actors.playing.judge_runner import JudgeRunner, LeasedAnswer
 from actors.playing.records import EpisodeBatch
-from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS
 from envs.samples import paper_ids
 from orchestrator.judging.judge_queue import find_unjudged
