@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from actors.playing.judge import reads_nothing
 from actors.playing.judge_runner import LeasedAnswer, judge_key
 from actors.playing.records import AnswerTask
 from envs.openended import Bits

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from actors.playing.judge_trial import reads_nothing
+from actors.playing.judge import reads_nothing
 from actors.playing.records import Columns
 from envs.plural import pluralize
 from envs.types import Ending
