@@ -8,16 +8,8 @@ from typing import Annotated
 import typer
 
 from envs.errors import UserError
+from orchestrator.cli import printing
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
-from orchestrator.cli.printing import (
-    print_answers,
-    print_json,
-    print_result,
-    print_sources,
-    print_tables,
-    reads_folders,
-    text_table,
-)
 from orchestrator.monitoring.console import show
 from orchestrator.report.comparisons import run_comparison
 from orchestrator.report.html.page import write_page
@@ -37,7 +29,7 @@ A_SHARE = "Only show which samples the paper's filter keeps, without those that 
 Filter = Annotated[int | None, typer.Option("--filter", min=1, max=100, metavar="PERCENT", help=A_SHARE)]
 
 
-@reads_folders
+@printing.reads_folders
 def report(
     folders: RunFolders,
     data: MovedData = None,
@@ -69,7 +61,7 @@ def report(
     _report_run(read_run(folder, data, judge, strict_paper, _clusters(cluster)), not brief, figures, as_json)
 
 
-@reads_folders
+@printing.reads_folders
 def compare(
     folders: RunFolders,
     data: MovedData = None,
@@ -98,14 +90,14 @@ def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) ->
         notes = [*run_data.notes, *input_notes(run_data.sweep, run_data.folder)]
         answers = list(answer_sentences(run_data.rows, run_data.sweep))
         document = {"answers": answers, "cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": notes}
-        print_json(document)
+        printing.print_json(document)
         return
-    print_tables(run_data.rows, run_data.sweep, run_data.folder)
+    printing.print_tables(run_data.rows, run_data.sweep, run_data.folder)
     show(*map(rich_table, all_tables.terminal_tables(run_data)), min_width=WIDTH)
-    print_sources(run_data.folder, [*limited_products(run_data.sweep), *run_data.left_out])
+    printing.print_sources(run_data.folder, [*limited_products(run_data.sweep), *run_data.left_out])
     if write:
         _write_run(run_data, figures)
-    print_answers(run_data.rows, run_data.sweep, run_data.folder)
+    printing.print_answers(run_data.rows, run_data.sweep, run_data.folder)
 
 
 def _write_run(run_data: RunData, figures: bool) -> None:
@@ -130,7 +122,7 @@ def _compare_runs(runs: Sequence[RunData], as_json: bool) -> None:
         "averages": differences.averages.to_dicts(),
         "notes": [*differences.notes, *differences.input_notes],
     }
-    print_result(
+    printing.print_result(
         as_json, document, *map(rich_table, tables), run_comparison.LEGEND, *differences.notes, min_width=WIDTH
     )
 
@@ -142,7 +134,7 @@ def _compare_with_paper(run_data: RunData, as_json: bool) -> None:
     notes_on_input = input_notes(run_data.sweep, run_data.folder)
     document = {"figures": figures.to_dicts(), "notes": [*notes, *notes_on_input]}
     tables = (rich_table(add_notes(table, notes_on_input)) for table in paper_comparison.comparison_tables(figures))
-    print_result(as_json, document, *tables, *notes, min_width=WIDTH)
+    printing.print_result(as_json, document, *tables, *notes, min_width=WIDTH)
 
 
 def _show_filter(folder: Path, percent: int, output: Path | None, as_json: bool) -> None:
@@ -162,6 +154,6 @@ def _show_filter(folder: Path, percent: int, output: Path | None, as_json: bool)
     document |= {"undecided": undecided.to_dicts(), "notes": notes}
     counts = (("-" if value is None else str(value) for value in row) for row in rows.iter_rows())
     title = f"gone: right at the first turn of {percent}% of the {len(models)} models; published: kept by the paper"
-    table = text_table(rows.columns, counts, title, rows.width - 1)
-    print_result(as_json, document, table, *notes, min_width=WIDTH)
+    table = printing.text_table(rows.columns, counts, title, rows.width - 1)
+    printing.print_result(as_json, document, table, *notes, min_width=WIDTH)
     raise typer.Exit(1 if undecided.height else 0)

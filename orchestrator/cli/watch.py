@@ -13,16 +13,8 @@ import typer
 
 from envs.errors import RunFolderError, UserError
 from envs.plural import pluralize
+from orchestrator.cli import printing
 from orchestrator.cli.options import AsJson, MovedData, RunFolder, RunFolders, RunName, required_name
-from orchestrator.cli.printing import (
-    print_json,
-    print_lines,
-    print_mlflow,
-    print_sources,
-    reading,
-    reads_folders,
-    text_table,
-)
 from orchestrator.cli.user_errors import removed_sentence
 from orchestrator.monitoring.console import show
 from orchestrator.monitoring.render import status_tables
@@ -49,7 +41,7 @@ Target = Annotated[
 ]
 
 
-@reads_folders
+@printing.reads_folders
 def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> None:
     """Show the progress of a run by model and, with --cells, by cell; while it runs, also replicas, rates and ETA."""
     progress, precision = read_status(folder), _describe_stops(folder)
@@ -57,18 +49,18 @@ def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> 
     if as_json:
         counts_by_judge = {judge: counts._asdict() for judge, counts in judges.items()}
         more = {"precision": precision} if precision else {}
-        print_json({**progress, **more, "reused": reused.reused_per_cell(folder), "judges": counts_by_judge})
+        printing.print_json({**progress, **more, "reused": reused.reused_per_cell(folder), "judges": counts_by_judge})
         return
     if cells:
-        show(text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"])))
+        show(printing.text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"])))
     show(*status_tables(progress), *([] if cells else _summarize_cells(progress["cells"])), *precision)
-    print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
+    printing.print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
     if (folder / "gold").exists():
         from orchestrator.gold.gold_check import gold_notes  # it computes, for which numpy is imported
 
-        print_lines(gold_notes(folder))
-    print_sources(folder, progress["left_out"])
-    print_mlflow(folder)
+        printing.print_lines(gold_notes(folder))
+    printing.print_sources(folder, progress["left_out"])
+    printing.print_mlflow(folder)
 
 
 def _describe_stops(folder: Path) -> list[str]:
@@ -112,7 +104,7 @@ def view(
     for folder in folders:
         stored_sweep(folder)
     if output is not None:
-        with reading(folders):
+        with printing.reading(folders):
             _write_bundle(runs, data, output, not no_pictures)
     else:
         asyncio.run(serve_until_stopped(ViewPage(runs, data), port))
@@ -124,10 +116,12 @@ def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_p
     for state in write_bundle(runs, data, target, with_pictures):
         print(f"{state.episodes:,} episodes, {state.pictures:,} pictures ...", file=sys.stderr)
     size = f"{state.bytes / 1e6:,.1f} MB"
-    print_lines([f"{state.episodes:,} episodes and {state.pictures:,} pictures in {target} ({size})"])
-    print_lines([f"to look at it: python -m http.server --directory {shlex.quote(str(target))} --bind 127.0.0.1"])
+    printing.print_lines([f"{state.episodes:,} episodes and {state.pictures:,} pictures in {target} ({size})"])
+    printing.print_lines(
+        [f"to look at it: python -m http.server --directory {shlex.quote(str(target))} --bind 127.0.0.1"]
+    )
     if state.pictures:
-        print_lines(["before you publish it, see docs/data-sources.md for the licenses of the pictures"])
+        printing.print_lines(["before you publish it, see docs/data-sources.md for the licenses of the pictures"])
 
 
 def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson = False) -> None:
@@ -143,9 +137,11 @@ def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson =
         return
     entries = control_log.read_history(folder)
     if as_json:
-        print_json([entry.model_dump(mode="json") for entry in entries])
+        printing.print_json([entry.model_dump(mode="json") for entry in entries])
     else:
-        print_lines([f"{entry.taken} {entry.sentence}" for entry in entries] or ["no command was sent to this run"])
+        printing.print_lines(
+            [f"{entry.taken} {entry.sentence}" for entry in entries] or ["no command was sent to this run"]
+        )
 
 
 def _send(folder: Path, verb: str, target: str) -> None:
@@ -156,14 +152,14 @@ def _send(folder: Path, verb: str, target: str) -> None:
         raise UserError(f"{folder} is not running, so it has no nodes to drain")
     name = control_log.send_command(folder, command)
     if not running:
-        print_lines([f"{folder} is not running; the next `run` takes the command"])
+        printing.print_lines([f"{folder} is not running; the next `run` takes the command"])
         return
     deadline = time.monotonic() + WAIT_S
     while not (entries := [entry for entry in control_log.read_history(folder) if entry.name == name]):
         if time.monotonic() >= deadline:
-            print_lines([f"the command waits in {folder}; the driver did not take it within {WAIT_S:g} s"])
+            printing.print_lines([f"the command waits in {folder}; the driver did not take it within {WAIT_S:g} s"])
             raise typer.Exit(1)
         time.sleep(POLL_INTERVAL_S)
     if entries[0].refused:
         raise UserError(f"{verb} is refused: {entries[0].effect}")
-    print_lines([entries[0].effect])
+    printing.print_lines([entries[0].effect])

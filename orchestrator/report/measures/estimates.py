@@ -14,25 +14,10 @@ from envs import SCENARIOS
 from envs.types import Ending, Mode
 from orchestrator.report.measures.clustering import add_clusters, attach, independent_units, number_groups
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores import precision_stops
 from orchestrator.report.scores.answer import ANSWERS, FIRST_REPLIES, GROUP, IF_ASKED, first_reply_columns
 from orchestrator.report.scores.metrics import ACTION_SHARES, average_over_scenarios
-from orchestrator.report.scores.precision_stops import (
-    Intervals,
-    anytime_intervals,
-    sort_by_draw,
-    stopped_cells,
-    target_half_width,
-)
-from orchestrator.report.statistics.clustered import (
-    Estimate,
-    Floats,
-    Integers,
-    average_strata,
-    ratio_values,
-    share_interval,
-    t_interval,
-    unknown_is_nan,
-)
+from orchestrator.report.statistics import clustered as stats
 
 CELL = ("cell", "model", "scenario", "condition", "protocol")
 COUNTS = ("planned", "finished", "failed", "scored", "errors", "overflow", "truncated", "thoughts_cut")
@@ -85,26 +70,31 @@ def estimate(run_data: RunData) -> Estimates:
     return Estimates(*(rows.with_columns(shown) for rows in (cell_rows, mean_rows)))
 
 
-def anytime_bounds(run_data: RunData, limits: Mapping[tuple[str, str], int]) -> dict[tuple[str, ...], Intervals]:
+def anytime_bounds(
+    run_data: RunData, limits: Mapping[tuple[str, str], int]
+) -> dict[tuple[str, ...], precision_stops.Intervals]:
     """Return anytime-valid intervals of stopped cells, by (cell,), and of averages that include one, by ``GROUP``."""
-    rule, full_sizes = run_data.sweep.precision, stopped_cells(run_data.rows)
+    rule, full_sizes = run_data.sweep.precision, precision_stops.stopped_cells(run_data.rows)
     if rule is None or not full_sizes:
         return {}
-    intervals_by_name: dict[tuple[str, ...], Intervals] = {}
+    intervals_by_name: dict[tuple[str, ...], precision_stops.Intervals] = {}
     for names, rows in run_data.rows.filter(protocol="mcqa").group_by(GROUP, maintain_order=True):
         cells = [row for row in rows.iter_rows(named=True) if row["finished"]]
         if not any(row["cell"] in full_sizes for row in cells):
             continue
-        parts = [sort_by_draw(run_data.episodes.filter(cell=row["cell"]), run_data.sweep.seed) for row in cells]
+        parts = [
+            precision_stops.sort_by_draw(run_data.episodes.filter(cell=row["cell"]), run_data.sweep.seed)
+            for row in cells
+        ]
         cell_limits = [max(limits[row["scenario"], row["condition"]], 1) for row in cells]
         for row, part, limit in zip(cells, parts, cell_limits, strict=True):
             if row["cell"] in full_sizes:
-                half_width = target_half_width(rule, rows, row)
-                intervals_by_name[row["cell"],] = anytime_intervals(
+                half_width = precision_stops.target_half_width(rule, rows, row)
+                intervals_by_name[row["cell"],] = precision_stops.anytime_intervals(
                     [part], [full_sizes[row["cell"]]], half_width, limit
                 )
-        points = target_half_width(rule, rows, cells[0]) / (len(cells) ** 0.5)
-        intervals = anytime_intervals(parts, [row["full"] for row in cells], points, max(cell_limits))
+        points = precision_stops.target_half_width(rule, rows, cells[0]) / (len(cells) ** 0.5)
+        intervals = precision_stops.anytime_intervals(parts, [row["full"] for row in cells], points, max(cell_limits))
         intervals_by_name[tuple(map(str, names))] = intervals
     return intervals_by_name
 
@@ -135,10 +125,10 @@ def _scored_episodes(run_data: RunData) -> pl.DataFrame:
     return rows.group_by(pl.all()).len("count").sort(*GROUP, "cell", pl.exclude(CELL))
 
 
-@unknown_is_nan
+@stats.unknown_is_nan
 def _measure(
-    episodes: pl.DataFrame, owners: Integers, strata: Integers, most: Integers
-) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    episodes: pl.DataFrame, owners: stats.Integers, strata: stats.Integers, most: stats.Integers
+) -> tuple[dict[str, stats.Estimate], dict[str, stats.Estimate]]:
     """Return the estimates of cells, and of unweighted means over scenarios, each a stratum; ``most`` bounds suggestions."""
     columns = {name: episodes[name].to_numpy() for name in episodes.columns if name not in (*CELL, "cluster", "count")}
     units, turns = independent_units(episodes, owners, len(strata)), columns["turns"]
@@ -146,32 +136,34 @@ def _measure(
     means["ps"], totals = units.means(turns - 1), units.sum(turns)
     for share, column in SHARES.items():
         ratio, mean_turns = units.sum(columns[column]) / np.maximum(totals, 1), np.maximum(totals / units.total, 1e-9)
-        values = ratio_values(columns[column], turns, ratio[owners], mean_turns[owners])
+        values = stats.ratio_values(columns[column], turns, ratio[owners], mean_turns[owners])
         means[share] = units.means(100 * values, unit=100)
-    cells = {name: share_interval(mean, units.total) for name, mean in means.items()}
-    cells["ps"] = t_interval(means["ps"], 0, most)
+    cells = {name: stats.share_interval(mean, units.total) for name, mean in means.items()}
+    cells["ps"] = stats.t_interval(means["ps"], 0, most)
     asks, sizes = columns["asks"], np.bincount(strata)
     asked = asks == 1
     asking = independent_units(episodes.filter(pl.Series(asked)), owners[asked], len(strata))
     mean_asks = np.bincount(strata, units.sum(asks) / units.total) / sizes
     for name, column in IF_ASKED.items():
-        cells[name] = share_interval(asking.means(100 * columns[column][asked], unit=100), asking.total)
+        cells[name] = stats.share_interval(asking.means(100 * columns[column][asked], unit=100), asking.total)
         hits = asks * columns[column]
         ratio = np.bincount(strata, units.sum(hits) / units.total) / sizes / mean_asks
-        means[name] = units.means(100 * ratio_values(hits, asks, ratio[strata][owners], mean_asks[strata][owners]), 100)
-    averages = {name: average_strata(mean, strata) for name, mean in means.items()}
-    return cells, {name: t_interval(mean, 0, np.inf if name == "ps" else 100) for name, mean in averages.items()}
+        means[name] = units.means(
+            100 * stats.ratio_values(hits, asks, ratio[strata][owners], mean_asks[strata][owners]), 100
+        )
+    averages = {name: stats.average_strata(mean, strata) for name, mean in means.items()}
+    return cells, {name: stats.t_interval(mean, 0, np.inf if name == "ps" else 100) for name, mean in averages.items()}
 
 
 def _flatten(
-    estimates: Mapping[str, Estimate], rows: pl.DataFrame, names: Sequence[str],
-    bounded: Mapping[tuple[str, ...], Intervals], reference: Sequence[str],
-) -> dict[str, Floats]:  # fmt: skip
+    estimates: Mapping[str, stats.Estimate], rows: pl.DataFrame, names: Sequence[str],
+    bounded: Mapping[tuple[str, ...], precision_stops.Intervals], reference: Sequence[str],
+) -> dict[str, stats.Floats]:  # fmt: skip
     """Return each measure with ``_low`` and ``_high``, NaN without an interval; ``bounded`` replaces its own.
 
     Under the ``reference`` conditions nothing can be asked, so shares of asking are left out.
     """
-    is_reference, columns = rows["condition"].is_in(list(reference)).to_numpy(), dict[str, Floats]()
+    is_reference, columns = rows["condition"].is_in(list(reference)).to_numpy(), dict[str, stats.Floats]()
     for name in MEASURES:
         value, *ends = (np.where(is_reference & (name in ASKING), np.nan, part) for part in estimates[name])
         for at, key in enumerate(rows.select(names).iter_rows()) if bounded else ():

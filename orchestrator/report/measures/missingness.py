@@ -17,13 +17,7 @@ from orchestrator.report.measures.clustering import NAMES, add_clusters, attach,
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.answer import GROUP
-from orchestrator.report.statistics.clustered import (
-    Estimate,
-    average_strata,
-    share_interval,
-    t_interval,
-    unknown_is_nan,
-)
+from orchestrator.report.statistics import clustered as stats
 
 LEAST_MISSING = 0.01
 """Largest share of missing episodes at which a figure needs no bounds."""
@@ -36,7 +30,7 @@ SCHEMA = {
 
 
 @cached_per_run
-@unknown_is_nan
+@stats.unknown_is_nan
 def missing_bounds(run_data: RunData) -> pl.DataFrame:
     """Return the bounds of every cell and average from which more than 1% is missing.
 
@@ -55,9 +49,9 @@ def missing_bounds(run_data: RunData) -> pl.DataFrame:
     value = 100 * units.sum(least * (1 - is_error)) / units.sum(1 - is_error)
     means, missing = [units.means(100 * end, unit=100) for end in (least, most)], units.sum(is_missing)
     share, counts = missing / units.total, np.stack([units.total, missing])
-    bounds = [share_interval(mean, units.total) for mean in means]
+    bounds = [stats.share_interval(mean, units.total) for mean in means]
     parts = [attach(cells, _columns(counts, value, bounds)).filter(pl.Series(share > LEAST_MISSING))]
-    bounds = [t_interval(average_strata(mean, strata), 0, 100) for mean in means]
+    bounds = [stats.t_interval(stats.average_strata(mean, strata), 0, 100) for mean in means]
     sums = np.stack([np.bincount(strata, figures) for figures in counts])
     mean_value = np.bincount(strata, value / sizes[strata])
     is_shown = (sizes > 1) & (np.bincount(strata, share) / sizes > LEAST_MISSING)
@@ -66,7 +60,7 @@ def missing_bounds(run_data: RunData) -> pl.DataFrame:
     return pl.concat(part.select(list(SCHEMA)) for part in parts).sort(list(SCHEMA)[:4])
 
 
-def _columns(counts: NDArray[Any], value: NDArray[Any], bounds: Sequence[Estimate]) -> dict[str, NDArray[Any]]:
+def _columns(counts: NDArray[Any], value: NDArray[Any], bounds: Sequence[stats.Estimate]) -> dict[str, NDArray[Any]]:
     (least, low, _), (most, _, high) = bounds
     return dict(zip(list(SCHEMA)[4:], (*counts.astype(np.int64), value, least, low, most, high), strict=True))
 

@@ -17,19 +17,7 @@ import polars as pl
 
 from orchestrator.report.measures.clustering import attach, independent_units, number_groups, outcomes
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.statistics.clustered import (
-    ALPHA,
-    Floats,
-    Mean,
-    average_strata,
-    equivalence_test,
-    holm,
-    mcnemar,
-    skewed_test,
-    t_interval,
-    t_test,
-    unknown_is_nan,
-)
+from orchestrator.report.statistics import clustered as stats
 from sweeps.protocol import ZERO_SHOT, Protocol
 from sweeps.sections import MARGIN
 from sweeps.spec import Sweep
@@ -125,7 +113,7 @@ def compare(pairs: pl.DataFrame, names: Sequence[str], margin: float = MARGIN) -
     gained, lost = (units.sum(side).astype(np.int64) for side in (first > second, first < second))
     steps, loops = (pairs[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("steps", "loops"))
     means = units.means(100 * (first - second), 100), units.means(steps), units.means(100 * loops, 100)
-    exact = np.where(units.is_independent, mcnemar(gained, lost), np.nan)
+    exact = np.where(units.is_independent, stats.mcnemar(gained, lost), np.nan)
     only = np.where(np.bincount(strata) == 1, np.bincount(strata, exact), np.nan)
     acc, acc_other = (100 * units.sum(side) / units.total for side in (first, second))
     counts = {"n": units.total.astype(np.int64), "acc": acc, "acc_other": acc_other}
@@ -133,28 +121,28 @@ def compare(pairs: pl.DataFrame, names: Sequence[str], margin: float = MARGIN) -
     changes = {name: measured.pop(name) for name in DIFFERENCE}
     columns = {**counts, **changes, "gained": gained, "lost": lost, **measured}
     n = {"scenarios": np.bincount(strata), "n": np.bincount(strata, units.total).astype(np.int64)}
-    mean_columns = n | _measure([average_strata(mean, strata) for mean in means], only, margin)
+    mean_columns = n | _measure([stats.average_strata(mean, strata) for mean in means], only, margin)
     return attach(cells.select(names), columns).sort(names), attach(averages, mean_columns)
 
 
-@unknown_is_nan
-def _measure(means: Sequence[Mean], exact: Floats, margin: float) -> dict[str, Floats]:
+@stats.unknown_is_nan
+def _measure(means: Sequence[stats.Mean], exact: stats.Floats, margin: float) -> dict[str, stats.Floats]:
     """Return the differences and p of accuracy, suggestions and loops; ``exact`` is McNemar's p, NaN where it does not hold."""
     right, suggestions, loops = means
-    value, low, high = t_interval(right, -100, 100)
-    p = t_test(right)
+    value, low, high = stats.t_interval(right, -100, 100)
+    p = stats.t_test(right)
     p = np.where(np.isnan(p), p, np.fmax(p, exact))
-    includes_zero = ~np.isnan(exact) & (p >= ALPHA)
+    includes_zero = ~np.isnan(exact) & (p >= stats.ALPHA)
     low, high = (np.where(includes_zero, cut(end, 0.0), end) for cut, end in ((np.minimum, low), (np.maximum, high)))
-    tests = {"p": p, "equal_p": equivalence_test(right, margin)}
-    *asking, ps_p = skewed_test(suggestions)
-    asking += np.where(np.isnan(suggestions.value), np.nan, ps_p), *t_interval(loops, -100, 100)
+    tests = {"p": p, "equal_p": stats.equivalence_test(right, margin)}
+    *asking, ps_p = stats.skewed_test(suggestions)
+    asking += np.where(np.isnan(suggestions.value), np.nan, ps_p), *stats.t_interval(loops, -100, 100)
     return dict(zip((*DIFFERENCE, *tests, *ASKING), (value, low, high, *tests.values(), *asking), strict=True))
 
 
 def is_significant(p: float | None) -> bool:
     """Return True if a corrected p is below alpha; None, of a comparison outside the family, is not significant."""
-    return p is not None and p < ALPHA
+    return p is not None and p < stats.ALPHA
 
 
 def primary_condition(sweep: Sweep) -> str:
@@ -183,7 +171,7 @@ def correct_together(frames: Sequence[pl.DataFrame], tested: set[str], declared:
     Rows with ``endpoint`` primary are a family of their own in accuracy. The exploratory family has ``declared`` tests, or as
     many as there are p if that is more. Tests of equivalence are corrected apart, over all rows.
     """
-    tables, families = list[Floats](), list[Any]()
+    tables, families = list[stats.Floats](), list[Any]()
     for frame in frames:
         sides = pl.col([name for name in ("model", "other") if name in frame.columns])
         is_tested = pl.when(pl.all_horizontal(sides.is_in(list(tested))))
@@ -195,7 +183,7 @@ def correct_together(frames: Sequence[pl.DataFrame], tested: set[str], declared:
     adjusted = p.copy()
     for name in ("exploratory", "primary", "equal"):
         chosen = (family == name) & ~np.isnan(p)
-        adjusted[chosen] = holm(p[chosen], declared if name == "exploratory" else 0)
+        adjusted[chosen] = stats.holm(p[chosen], declared if name == "exploratory" else 0)
     ends = np.cumsum([frame.height for frame in frames])[:-1]
     return [
         frame.with_columns(
@@ -211,7 +199,9 @@ def rank_bounds(names: Sequence[str], tests: Iterable[tuple[str, str, float, flo
     """Return the ranks of each model that tests do not exclude: (first, second, difference, p), corrected over all pairs."""
     pairs = list(tests)
     better, worse = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-    for (first, second, difference, _), p in zip(pairs, holm(np.array([p for *_, p in pairs])).tolist(), strict=True):
+    for (first, second, difference, _), p in zip(
+        pairs, stats.holm(np.array([p for *_, p in pairs])).tolist(), strict=True
+    ):
         if is_significant(p):
             above, below = (first, second) if difference > 0 else (second, first)
             worse[above] += 1

@@ -26,17 +26,7 @@ from orchestrator.report.measures.resources import resources
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import ANSWER_COLUMNS
 from orchestrator.report.scores.package_measures import COUNT_SUFFIX, measure_names
-from orchestrator.report.tables.parts import (
-    AVERAGE,
-    Row,
-    by_column,
-    measure_cell,
-    model_conditions,
-    number_cell,
-    order_models,
-    scenario_cells,
-    signed_cell,
-)
+from orchestrator.report.tables import parts
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, format_signed, line
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Protocol, Sweep
@@ -70,7 +60,7 @@ def _label(model: str, condition: str, protocol: str) -> str:
 
 def _labeled(run_data: RunData, rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield the rows of each model, condition and protocol under their label, in the order of the tables."""
-    for model, condition, part in model_conditions(run_data, rows):
+    for model, condition, part in parts.model_conditions(run_data, rows):
         for (protocol,), own in part.group_by(["protocol"], maintain_order=True):
             yield _label(model, condition, str(protocol)), own
 
@@ -79,9 +69,9 @@ def answer_table(run_data: RunData) -> Table:
     """Return the shares of episodes by their first reply, averaged over scenarios, a line per model and condition."""
     cells, averages = (frame.drop_nulls("asks") for frame in estimate(run_data))
     rows = ((label, row.row(0, named=True)) for label, row in _labeled(run_data, averages))
-    lines = tuple(line(label, [measure_cell(row, name) for name in ANSWER]) for label, row in rows)
+    lines = tuple(line(label, [parts.measure_cell(row, name) for name in ANSWER]) for label, row in rows)
     ranked = averages.filter(~pl.col("model").is_in(list(run_data.baselines))).height
-    frames = (cells, averages.with_columns(scenario=pl.lit(AVERAGE)))
+    frames = (cells, averages.with_columns(scenario=pl.lit(parts.AVERAGE)))
     numbers = pl.concat([frame.select(*GROUP, *ANSWER_COLUMNS) for frame in frames]).sort(GROUP)
     return _table("answer", lines, numbers, ranked=ranked)
 
@@ -90,7 +80,7 @@ def paired_table(run_data: RunData) -> Table:
     """Return the change of each condition against zero-shot on the same samples, a line per model and condition."""
     cells, averages = comparisons(run_data).conditions, comparisons(run_data).condition_averages
     rows = run_data.models_or_baselines(averages)
-    ordered = [part.sort("protocol") for _, _, part in model_conditions(run_data, rows)]
+    ordered = [part.sort("protocol") for _, _, part in parts.model_conditions(run_data, rows)]
     primary = primary_condition(run_data.sweep)
     notes = [
         f"Points of accuracy with 95% intervals. * p < 0.05 after Holm's correction: the primary endpoint, average accuracy "
@@ -111,11 +101,11 @@ def change_table(averages: pl.DataFrame, cells: pl.DataFrame) -> Table:
     scenarios, lines = in_paper_order(cells["scenario"]), list[Line]()
     for mean in averages.iter_rows(named=True):
         same = {name: mean[name] for name in ("run", "model", "condition", "protocol") if name in mean}
-        rows = by_column(cells.filter(**same))
-        changes = [signed_cell(rows.get(name), "difference", interval=False, p="p_holm") for name in scenarios]
-        asking = signed_cell(mean, "ps_difference", 2, p="ps_p_holm"), signed_cell(mean, "loops_difference")
+        rows = parts.by_column(cells.filter(**same))
+        changes = [parts.signed_cell(rows.get(name), "difference", interval=False, p="p_holm") for name in scenarios]
+        asking = parts.signed_cell(mean, "ps_difference", 2, p="ps_p_holm"), parts.signed_cell(mean, "loops_difference")
         label = _label(mean["model"], mean["condition"], mean["protocol"])
-        lines.append(line(label, [signed_cell(mean, "difference", p="p_holm"), *asking, *changes]))
+        lines.append(line(label, [parts.signed_cell(mean, "difference", p="p_holm"), *asking, *changes]))
     more = (Column(scenario, "accuracy, points") for scenario in scenarios)
     return _table("paired", lines, cells, more)
 
@@ -125,7 +115,11 @@ def ranking_table(run_data: RunData) -> Table:
     numbers, lines = ranking(run_data), list[Line]()
     for row in numbers.filter(protocol="mcqa").iter_rows(named=True):
         bounds = TableCell(f"{row['rank_low']} to {row['rank_high']}")
-        counts = number_cell(row["average"]), number_cell(row["n"], ",d"), number_cell(row["rank"], "d")
+        counts = (
+            parts.number_cell(row["average"]),
+            parts.number_cell(row["n"], ",d"),
+            parts.number_cell(row["rank"], "d"),
+        )
         lines.append(line(row["model"], [*counts, bounds]))
     return _table("ranking", lines, numbers, ranked=len(lines))
 
@@ -137,7 +131,7 @@ def chance_table(run_data: RunData) -> Table:
     scenarios, lines = in_paper_order(known["scenario"]), list[Line]()
     for label, part in _labeled(run_data, known):
         mean = float(part["lift"].mean())  # type: ignore[arg-type]
-        cells = scenario_cells(part, scenarios, lambda row: TableCell(format_signed(row["lift"])))
+        cells = parts.scenario_cells(part, scenarios, lambda row: TableCell(format_signed(row["lift"])))
         lines.append(line(label, [*cells, TableCell(format_signed(mean))]))
     return _table("chance", lines, numbers, map(Column, [*scenarios, "mean"]))
 
@@ -150,14 +144,14 @@ def endings_table(run_data: RunData) -> Table:
     for label, part in _labeled(run_data, model_rows):
         share = pl.col("percent").sum() / part["scenario"].n_unique()
         sums = dict(part.group_by("kind").agg(share).iter_rows())
-        lines.append(line(label, [number_cell(sums.get(kind.value)) for kind in EndingKind]))
+        lines.append(line(label, [parts.number_cell(sums.get(kind.value)) for kind in EndingKind]))
     return _table("endings", lines, numbers)
 
 
 def missing_table(run_data: RunData) -> Table:
     """Return the bounds of accuracy where more than 1% is missing, and accuracy under another reading of unreadable replies."""
     numbers = missing_bounds(run_data)
-    is_cell, share = pl.col("scenario") != AVERAGE, pl.col("missing") / pl.col("n")
+    is_cell, share = pl.col("scenario") != parts.AVERAGE, pl.col("missing") / pl.col("n")
     rows = numbers.sort(is_cell, -share, "model", maintain_order=True)
     lines = [_bounds_line(row) for row in rows.head(MOST_ROWS).iter_rows(named=True)]
     notes = [f"{pluralize(rows.height - MOST_ROWS, 'more row')} in missing.csv"] if rows.height > MOST_ROWS else []
@@ -165,15 +159,15 @@ def missing_table(run_data: RunData) -> Table:
     return replace(table, notes=tuple(notes))
 
 
-def _bounds_line(row: Row) -> Line:
+def _bounds_line(row: parts.Row) -> Line:
     value, *ends = (row[name] for name in ("value", "least", "most", "least_low", "most_high"))
-    texts, share = [number_cell(end).text for end in ends], 100 * row["missing"] / row["n"]
+    texts, share = [parts.number_cell(end).text for end in ends], 100 * row["missing"] / row["n"]
     return (
         TableCell(f"{row['model']}, {row['condition']}"),
         TableCell(row["scenario"]),
         TableCell("missing"),
         TableCell(f"{row['missing']:,} of {row['n']:,}", note=f"{share:.1f}%"),
-        number_cell(value),
+        parts.number_cell(value),
         TableCell(f"{texts[0]} to {texts[1]}", note=f"{texts[2]} to {texts[3]}"),
     )
 
@@ -182,17 +176,17 @@ def _reading_lines(run_data: RunData) -> Iterator[Line]:
     """Yield a line per model with unreadable replies: zero-shot accuracy if a tolerant rule reads them."""
     own = {"condition": ZERO_SHOT, "protocol": Protocol.MCQA.value}
     numbers = run_data.models_or_baselines(leniency(run_data).filter(**own))
-    means = by_column(estimate(run_data).averages.filter(**own), "model")
-    for model in order_models(numbers.filter(pl.col("unparsable") > 0)["model"], run_data.baselines):
+    means = parts.by_column(estimate(run_data).averages.filter(**own), "model")
+    for model in parts.order_models(numbers.filter(pl.col("unparsable") > 0)["model"], run_data.baselines):
         part = numbers.filter(model=model)
         disagree, unknown = int(part["disagrees"].sum()), part["would_correct"].null_count() > 0
         least, most = part.select(pl.col("acc_lenient", "acc_lenient_most").mean()).row(0)
         yield (
             TableCell(f"{model}, {ZERO_SHOT}"),
-            TableCell(AVERAGE),
+            TableCell(parts.AVERAGE),
             TableCell("unreadable, read leniently" + (f"; {disagree:,} disagree with themselves" if disagree else "")),
             TableCell(f"{int(part['unparsable'].sum()):,} of {int(part['scored'].sum()):,}"),
-            measure_cell(means[model], "acc"),
+            parts.measure_cell(means[model], "acc"),
             MISSING if unknown else TableCell(f"{least:.1f} to {most:.1f}"),
         )
 
@@ -202,10 +196,10 @@ def cost_table(run_data: RunData) -> Table:
     numbers, lines = resources(run_data), list[Line]()
     tokens = (pl.col("prompt_tokens").sum() + pl.col("reply_tokens").sum()).alias("tokens")
     sums = numbers.group_by("model").agg(pl.col("played", "cost", "gpu_hours").sum(), tokens)
-    inputs = by_column(certificate_rows(run_data), "model")
+    inputs = parts.by_column(certificate_rows(run_data), "model")
     for row in sums.filter(pl.col("tokens") > 0).sort("model").iter_rows(named=True):
-        counts = number_cell(row["played"], ",d"), number_cell(row["tokens"], ",d")
-        paid = number_cell(row["cost"] or None, ",.4f"), number_cell(row["gpu_hours"] or None, ",.3f")
+        counts = parts.number_cell(row["played"], ",d"), parts.number_cell(row["tokens"], ",d")
+        paid = parts.number_cell(row["cost"] or None, ",.4f"), parts.number_cell(row["gpu_hours"] or None, ",.3f")
         certificate = inputs.get(row["model"], {"certificate": MISSING.text})["certificate"]
         lines.append(line(row["model"], [*counts, *paid, TableCell(certificate)]))
     return _table("cost", lines, numbers)
@@ -217,7 +211,7 @@ def package_measure_tables(run_data: RunData) -> Iterator[Table]:
         rows = run_data.rows.filter(pl.col(f"{name}{COUNT_SUFFIX}") > 0)
         scenarios, lines = in_paper_order(rows["scenario"]), list[Line]()
         for label, part in _labeled(run_data, rows):
-            lines.append(line(label, scenario_cells(part, scenarios, partial(measure_cell, name=name))))
+            lines.append(line(label, parts.scenario_cells(part, scenarios, partial(parts.measure_cell, name=name))))
         numbers = rows.select("cell", *GROUP, name, f"{name}_low", f"{name}_high", f"{name}{COUNT_SUFFIX}")
         title = f"{name}: mean over episodes (a package's measure)"
         yield Table(f"measure-{name}", title, columns("model", scenarios), tuple(lines), numbers, len(lines))

@@ -10,17 +10,8 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.scores.metrics import is_headline, missing_episodes
 from orchestrator.report.scores.package_measures import measure_names
+from orchestrator.report.tables import parts
 from orchestrator.report.tables.paper_comparison import compare_with_paper, comparison_notes
-from orchestrator.report.tables.parts import (
-    ACC_AND_PS,
-    AVERAGE,
-    Row,
-    conditions_of,
-    error_notes,
-    mean_cell,
-    order_models,
-    scenario_table,
-)
 from orchestrator.report.tables.table import Table, TableCell, columns, line
 from sweeps.conditions import CONDITIONS, WITH_EXAMPLES
 from sweeps.protocol import HEADLINE, ZERO_SHOT, Protocol
@@ -32,10 +23,10 @@ OTHERS = (Protocol.OEG_MULTI.value, Protocol.TOOLS.value)
 SCORES = "Accuracy in percent / suggestions per episode"
 BITS = {"aggregate": ".0f", "category": ".0f", "suggestion": ".0f"}
 FORMATS: Mapping[str, tuple[str, dict[str, str]]] = {
-    "mcqa": ("acc % / ps", ACC_AND_PS),
+    "mcqa": ("acc % / ps", parts.ACC_AND_PS),
     "oeg": ("open-ended, either / category / suggestion %", BITS),
-    "oeg-multi": ("open-ended over several turns, acc % / ps", ACC_AND_PS),
-    "tools": ("tool calls, acc % / ps / malformed % of turns", {**ACC_AND_PS, "share_unparsable": ".1f"}),
+    "oeg-multi": ("open-ended over several turns, acc % / ps", parts.ACC_AND_PS),
+    "tools": ("tool calls, acc % / ps / malformed % of turns", {**parts.ACC_AND_PS, "share_unparsable": ".1f"}),
 }
 """Protocol -> title and measures (column -> format)."""
 
@@ -53,7 +44,7 @@ def result_tables(rows: pl.DataFrame, baselines: Container[str] = ()) -> Iterato
         score = f"score ({HEADLINE}), " if is_headline(part) else ""
         title = f"{name}: {score}{' / '.join((title, *names))}{_without_verdict(part)}"
         yield replace(
-            scenario_table(part, measures | dict.fromkeys(names, ".1f"), baselines), name=str(name), title=title
+            parts.scenario_table(part, measures | dict.fromkeys(names, ".1f"), baselines), name=str(name), title=title
         )
 
 
@@ -72,7 +63,7 @@ def main_table(run_data: RunData) -> Table:
     published = compared.filter(pl.col("published").is_not_null())
     figures = {(row["model"], row["scenario"], row["measure"]): row for row in published.iter_rows(named=True)}
     table, rows = _run_table(run_data, **names), []
-    scenarios = [*in_paper_order(run_data.rows.filter(**names)["scenario"]), AVERAGE]
+    scenarios = [*in_paper_order(run_data.rows.filter(**names)["scenario"]), parts.AVERAGE]
     for name, *cells in table.rows:
         beside = (_beside_paper(cell, figures, name.text, at) for cell, at in zip(cells, scenarios, strict=True))
         rows.append((name, *beside))
@@ -89,10 +80,12 @@ def main_table(run_data: RunData) -> Table:
 
 def _run_table(run_data: RunData, condition: str, protocol: str) -> Table:
     rows = run_data.rows.filter(condition=condition, protocol=protocol)
-    return scenario_table(rows, ACC_AND_PS, run_data.baselines)
+    return parts.scenario_table(rows, parts.ACC_AND_PS, run_data.baselines)
 
 
-def _beside_paper(cell: TableCell, figures: Mapping[tuple[str, str, str], Row], model: str, scenario: str) -> TableCell:
+def _beside_paper(
+    cell: TableCell, figures: Mapping[tuple[str, str, str], parts.Row], model: str, scenario: str
+) -> TableCell:
     """Return the cell with the published figures as its note; a star marks those that disagree."""
     rows = [figures.get((model, scenario, measure)) for measure in ("acc", "ps")]
     texts = ["-" if row is None else f"{row['published']:.1f}{'*' * (row['inside'] is False)}" for row in rows]
@@ -106,17 +99,19 @@ def conditions_table(run_data: RunData) -> Table:
     """
     rows = run_data.rows.filter(protocol="mcqa")
     rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
-    names = [name for name in conditions_of(run_data, rows) if name != "reference"]
+    names = [name for name in parts.conditions_of(run_data, rows) if name != "reference"]
     examples = [name for name in names if run_data.conditions[name].scenarios]
     heads = {name: rows.filter(condition=name) for name in names if name not in examples}
     if examples:
         subset = pl.col("scenario").is_in(WITH_EXAMPLES)
         heads[f"{ZERO_SHOT} ({', '.join(WITH_EXAMPLES)})"] = rows.filter(subset, condition=ZERO_SHOT)
     heads |= {name: rows.filter(condition=name) for name in examples}
-    models = order_models(rows["model"], run_data.baselines)
-    lines = [line(m, [mean_cell(part.filter(model=m), ACC_AND_PS) for part in heads.values()]) for m in models]
+    models = parts.order_models(rows["model"], run_data.baselines)
+    lines = [
+        line(m, [parts.mean_cell(part.filter(model=m), parts.ACC_AND_PS) for part in heads.values()]) for m in models
+    ]
     ranked = len(set(models) - run_data.baselines)
-    notes = (f"{SCORES}.", *error_notes(rows))
+    notes = (f"{SCORES}.", *parts.error_notes(rows))
     averages = estimate(run_data).averages.filter(protocol="mcqa")
     title = "Conditions, averaged over their scenarios"
     return Table(
@@ -130,7 +125,7 @@ def reference_table(run_data: RunData) -> Table:
     played = mcqa.filter(condition=ZERO_SHOT).select("model", "scenario", zero_shot="acc")
     rows = mcqa.filter(condition="reference").join(played, on=["model", "scenario"], how="left")
     measures = {"acc": ".1f", "zero_shot": ".1f"}
-    table = scenario_table(rows, measures, run_data.baselines)
+    table = parts.scenario_table(rows, measures, run_data.baselines)
     numbers = _numbers(run_data, condition=("reference", ZERO_SHOT), protocol="mcqa")
     return replace(
         table, name="reference", title="Clear image against zero-shot", numbers=numbers,
@@ -143,7 +138,7 @@ def other_protocols_table(run_data: RunData) -> Table:
     cells = run_data.rows.filter(pl.col("protocol").is_in(OTHERS))
     lines, tables = [], []
     for protocol in OTHERS:
-        for condition in conditions_of(run_data, cells.filter(protocol=protocol)):
+        for condition in parts.conditions_of(run_data, cells.filter(protocol=protocol)):
             tables.append(_run_table(run_data, condition, protocol))
             label = f", {condition} ({protocol})"
             lines += [(TableCell(name.text + label), *scores) for name, *scores in tables[-1].rows]
@@ -156,5 +151,5 @@ def _numbers(run_data: RunData, **names: str | tuple[str, ...]) -> pl.DataFrame:
     """Return cells and averages (as scenario ``avg``) with every count and interval, for the CSV file."""
     same = [pl.col(name).is_in([value] if isinstance(value, str) else value) for name, value in names.items()]
     rows = pl.concat([frame.filter(same) for frame in estimate(run_data)], how="diagonal").drop("cell")
-    rows = rows.with_columns(pl.col("scenario").fill_null(AVERAGE))
+    rows = rows.with_columns(pl.col("scenario").fill_null(parts.AVERAGE))
     return rows.sort("model", "condition", "protocol", "scenario", maintain_order=True)
