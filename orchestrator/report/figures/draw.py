@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from orchestrator.report.figures import FEWEST
 from orchestrator.report.run_data import RunData
@@ -27,15 +27,6 @@ SHOWN = ("answer", "conditions")
 FORMATS = ("pdf", "svg")
 
 
-class FigureImage(NamedTuple):
-    """A figure as it is in ``report.html``."""
-
-    uri: str
-    width: int
-    """In CSS pixels, like ``height``."""
-    height: int
-
-
 def draw_figures(run_data: RunData, names: Collection[str] = tuple(CAPTIONS)) -> dict[str, Figure]:
     """Return the figures of these names and of installed packages, without those that have too few models."""
     offered = {table.name: table.figure for table in offered_tables(run_data) if table.figure}
@@ -52,16 +43,15 @@ def draw_figures(run_data: RunData, names: Collection[str] = tuple(CAPTIONS)) ->
     return drawn
 
 
-def figure_images(run_data: RunData, names: Collection[str] = SHOWN) -> dict[str, FigureImage]:
-    """Return the images of these figures for the page."""
-    return {name: _image(figure) for name, figure in draw_figures(run_data, names).items()}
+def figure_images(run_data: RunData, names: Collection[str] = SHOWN) -> dict[str, str]:
+    """Return these figures as data URIs for the page."""
+    return {name: _data_uri(figure) for name, figure in draw_figures(run_data, names).items()}
 
 
-def _image(figure: Figure) -> FigureImage:
+def _data_uri(figure: Figure) -> str:
     from orchestrator.report.figures.plots import render
 
-    width, height = (round(96 * inches) for inches in figure.get_size_inches())
-    return FigureImage(f"data:image/svg+xml;base64,{b64encode(render(figure, 'svg')).decode()}", width, height)
+    return f"data:image/svg+xml;base64,{b64encode(render(figure, 'svg')).decode()}"
 
 
 def write_figures(run_data: RunData) -> list[Path]:

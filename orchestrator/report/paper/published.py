@@ -4,6 +4,7 @@ No measure depends on them.
 """
 
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from envs import SCENARIOS
 from envs.plural import pluralize
 from envs.samples import OPEN_ENDED, paper_ids
 from orchestrator.report.run_data import RunData, cached_per_run
-from sweeps.protocol import OPEN_ENDED_CONDITIONS, ZERO_SHOT, Protocol
+from sweeps.protocol import OPEN_ENDED_CONDITIONS, Protocol
 from sweeps.sampling import AS_THE_PACKAGE, Sampling
 from sweeps.spec import OpenEnded
 
@@ -21,30 +22,17 @@ FOLDER = Path(__file__).with_name("published_tables")
 AVERAGE = "avg"
 ROUNDING = 0.05
 """Half of the last printed digit, the precision of a published figure."""
-TABLES = {
-    "mcqa": ("mcqa", ZERO_SHOT, True),
-    "mcqa_hint": ("mcqa", "hint", True),
-    "reference": ("mcqa", "reference", True),
-    "mcqa_unfiltered": ("mcqa", ZERO_SHOT, False),
-    "oeg": ("oeg", ZERO_SHOT, True),
-    "oeg_hint": ("oeg", "hint", True),
-    "oeg_multiturn": ("oeg-multi", ZERO_SHOT, True),
-}
-"""File -> protocol, condition, whether the samples are filtered. The paper does not say how answers of oeg-multi become moves,
-nor whether the hint is shown: docs/decisions/0010-open-ended-turns.md."""
-MEASURES = {
-    "mcqa": {"acc": "acc", "psr": "ps"},
-    "oeg": {"agg": "aggregate", "cc": "category", "ps": "suggestion"},
-    "oeg-multi": {"acc": "acc", "psr": "ps"},
-    "tools": {"acc": "acc", "psr": "ps"},
-}
-"""Protocol -> the paper's column -> our measure. The paper has no figures of tool calls."""
+FACTS = tomllib.loads((FOLDER / "tables.toml").read_text("utf-8"))
+MEASURES: dict[str, dict[str, str]] = FACTS["measures"]
+"""Protocol -> the paper's column -> our measure."""
+DEMO_CATEGORIES = frozenset(FACTS["demo"]["categories"])
+"""Folders of pictures of `data demo`, whose runs are not compared with the paper."""
 
 
 @cache
 def published_figures() -> pl.DataFrame:
     """Return all figures: table, protocol, condition, filtered, paper (row), scenario or ``avg``, measure, published."""
-    return pl.concat([_load_long(name) for name in TABLES]).sort("table", "paper", "scenario", "measure")
+    return pl.concat([_load_long(name) for name in FACTS["tables"]]).sort("table", "paper", "scenario", "measure")
 
 
 def published_table(name: str) -> pl.DataFrame:
@@ -53,15 +41,13 @@ def published_table(name: str) -> pl.DataFrame:
 
 
 def _load_long(name: str) -> pl.DataFrame:
-    protocol, condition, filtered = TABLES[name]
-    wide = published_table(name)
-    long = wide.unpivot(index="model", variable_name="column", value_name="published")
+    about = FACTS["tables"][name]  # protocol, condition and filtered
+    long = published_table(name).unpivot(index="model", variable_name="column", value_name="published")
     parts = pl.col("column").str.split_exact(" ", 1).struct.rename_fields(["scenario", "measure"])
     named = long.with_columns(parts.alias("parts"), pl.col("published").cast(pl.Float64)).unnest("parts")
-    return named.select(
-        table=pl.lit(name), protocol=pl.lit(protocol), condition=pl.lit(condition), filtered=pl.lit(filtered),
-        paper="model", scenario="scenario", measure=pl.col("measure").replace_strict(MEASURES[protocol]), published="published",
-    )  # fmt: skip
+    constants = (pl.lit(value).alias(column) for column, value in {"table": name, **about}.items())
+    measure = pl.col("measure").replace_strict(MEASURES[about["protocol"]])
+    return named.select(*constants, "scenario", "published", paper="model", measure=measure)
 
 
 UNVERIFIED = (
@@ -71,12 +57,6 @@ UNFILTERED = 17_909
 """Samples of all seven scenarios in the unfiltered table (paper, section 3.3)."""
 FIRST_COCO = 42
 """Smallest picture number of COCO val2014; the demo benchmark numbers its pictures from 0."""
-DEMO_CATEGORIES = frozenset((
-    "anchor", "apple", "balloon", "banana", "bicycle", "butterfly", "cactus", "car", "cat", "chair", "crown",
-    "duck", "fish", "flower", "glasses", "guitar", "hammer", "house", "icecream", "key", "ladder", "lamp",
-    "mug", "mushroom", "rocket", "sailboat", "scissors", "snail", "star", "teapot", "tree", "umbrella",
-))  # fmt: skip
-"""Folders of pictures of `data demo`, lower case and letters only: its runs are not compared with the paper."""
 
 
 @cached_per_run

@@ -16,7 +16,7 @@ def test_every_figure_is_drawn_with_equal_bytes(demo_data, tmp_path):
 
     assert {path.stem for path in paths} == set(CAPTIONS) and all(path.stat().st_size for path in paths)
     assert images == figure_images(read_run(folder), ["answer"])
-    assert images["answer"].uri.startswith("data:image/svg+xml")
+    assert images["answer"].startswith("data:image/svg+xml")
     texts = {text.get_text() for text in draw_figures(run, ["answer"])["answer"].findobj() if is_text(text)}
     assert {*MODELS, "oracle"} <= texts
 

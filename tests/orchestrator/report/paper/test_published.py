@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
-from orchestrator.report.paper.published import TABLES, published_figures, published_table
+from orchestrator.report.paper.published import FACTS, published_figures, published_table
 
 
 def mean(name: str, without=()) -> float:
@@ -23,7 +23,7 @@ def test_model_averages_match_paper_text():
     assert mean("mcqa_hint") == pytest.approx(26.15, abs=0.005)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", FACTS["tables"])
 def test_avg_is_mean_of_seven_scenarios(name):
     rows = published_figures().filter(table=name)
     for (_, measure), part in rows.group_by(["paper", "measure"]):
