@@ -7,18 +7,34 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from envs import SCENARIOS, stimulus
 from envs.installed import Offer, PackageError, install_line, offers
 from envs.types import Mode
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen, Names, read_table
-from sweeps.wordings import Template, Text
 
 ORDERS = 4
 """Seeded orders of the options of ``every_state``."""
 REPLICATE = re.compile(r"-(wording|order|seed)\d+$")
 """Suffixes of the names of replicates."""
+QUESTION, OPTIONS = "{question}", "{options}"
+"""Placeholders of a template."""
+Text = Annotated[str, Field(max_length=10_000)]
+FIRST_OWN = 11
+"""Number of a user's first own wording; lower numbers are ours."""
+
+
+def _check_template(value: str) -> str:
+    """Return the template unchanged; raises ValueError unless it is empty or holds each placeholder once."""
+    if value and not all(value.count(part) == 1 for part in (QUESTION, OPTIONS)):
+        raise ValueError(f"must hold {QUESTION} and {OPTIONS} once each")
+    return value
+
+
+Template = Annotated[Text, AfterValidator(_check_template)]
+"""A message with ``{question}`` and ``{options}``; empty where another wording stays."""
 
 
 class Condition(Frozen):
@@ -187,3 +203,36 @@ WITH_EXAMPLES = CONDITIONS["icl-1"].scenarios
 """The scenarios for which the package has solved examples (``get_icl_example``)."""
 VARIANTS = {name: Condition(name=name, **fields) for name, fields in _SHIPPED["variant"].items()}
 """One change each, for ablations (sweeps/ablations)."""
+
+
+class Wording(Frozen):
+    """A wording of the message and, for conditions with hints, of the hints."""
+
+    template: Annotated[Template, Field(min_length=1)]
+    hints: Mapping[str, Text] = {}
+    """Scenario -> the sentence that replaces each of its hints; other scenarios keep the published hints."""
+
+    @field_validator("hints")
+    @classmethod
+    def _check_hints(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        if unknown := sorted(value.keys() - SCENARIOS.keys()):
+            raise ValueError(f"{unknown[0]} is no scenario; type {', '.join(SCENARIOS)}")
+        return value
+
+    def hint_wordings(self) -> dict[str, str]:
+        """Return published hint -> its wording here."""
+        two_hints = {"COCO": (stimulus.COCO_HINT, stimulus.COCO_ZOOM_HINT)}
+        hints = {name: two_hints.get(name) or (SCENARIOS[name].hint,) for name in self.hints}
+        return {hint: text for name, text in self.hints.items() for hint in hints[name]}
+
+
+_WORDINGS = read_table("wordings.toml")
+"""Our sentences, for replicates; to change one is to change the keys of the episodes that use it."""
+SHIPPED_WORDINGS = len(_WORDINGS["wording"])
+
+
+def shipped_wording(number: int) -> tuple[str, dict[str, str]]:
+    """Return the template of our wording ``number`` (1 to ``SHIPPED_WORDINGS``), and its hints by published hint."""
+    wording = _WORDINGS["wording"][number - 1]
+    hints = {getattr(stimulus, name): wording["hint"].format(**parts) for name, parts in _WORDINGS["advice"].items()}
+    return wording["template"], hints

@@ -5,10 +5,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sweeps.conditions import Condition
+from sweeps.conditions import FIRST_OWN, SHIPPED_WORDINGS, Condition, Wording, shipped_wording
 from sweeps.sampling import Whole
 from sweeps.values import Frozen
-from sweeps.wordings import FIRST_OWN, SHIPPED, Wording, shipped_wording
 
 MARGIN = 2.0
 """Points of accuracy up to which a difference does not matter."""
@@ -66,7 +65,7 @@ class Replicates(Frozen):
     """Orders of the options: the published one, then seeded ones. ``replicates = 3`` means three orders."""
     seeds: Annotated[Whole, Field(ge=1, le=100)] = 1
     """Seeds of the decoding and of random moves, for each order."""
-    wordings: Annotated[Whole, Field(ge=1, le=1 + SHIPPED)] = 1
+    wordings: Annotated[Whole, Field(ge=1, le=1 + SHIPPED_WORDINGS)] = 1
     """Wordings of message and hints: the published one, then ours. Conditions with a ``template`` keep theirs."""
     own_wordings: Annotated[tuple[Wording, ...], Field(max_length=100)] = ()
     """Your own wordings, in addition to these."""

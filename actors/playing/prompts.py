@@ -17,9 +17,8 @@ from envs.tool_calls import Function, write_functions
 from envs.tool_wording import NATIVE
 from envs.tool_wording import VERSION as TOOLS_VERSION
 from envs.types import NO_PICTURE, ImageRef, Mode, Sample, State, View
-from sweeps.conditions import Condition
+from sweeps.conditions import OPTIONS, QUESTION, Condition
 from sweeps.spec import Protocol
-from sweeps.wordings import OPTIONS, QUESTION
 
 VERSIONS = {Protocol.MCQA: "mcqa-1", Protocol.OEG: "oeg-1", Protocol.OEG_MULTI: "oeg-1", Protocol.TOOLS: TOOLS_VERSION}
 EXAMPLES_VERSION = "examples-2"

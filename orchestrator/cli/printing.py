@@ -98,8 +98,7 @@ def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
 
 def print_answers(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     """Print whether each model asks, and which models' replies say little about them."""
-    from orchestrator.report.scores.answer import answer_sentences
-    from orchestrator.report.scores.unreadable import unreadable_lines
+    from orchestrator.report.scores.answer import answer_sentences, unreadable_lines
 
     print_lines([*unreadable_lines(rows, folder, sweep.baselines), *answer_sentences(rows, sweep)])
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.conditions import CONDITIONS, VARIANTS
+from sweeps.conditions import CONDITIONS, FIRST_OWN, SHIPPED_WORDINGS, VARIANTS, Wording
 from sweeps.load import build, load
 from sweeps.protocol import Protocol
 from sweeps.registry import resolve_model
 from sweeps.sections import Replicates
 from sweeps.spec import Cell, ModelSpec
-from sweeps.wordings import FIRST_OWN, SHIPPED, Wording
 from tests.envs.test_installed import MODULE, install, site  # noqa: F401 - a fixture
 
 ALL = {**CONDITIONS, **VARIANTS}
@@ -36,7 +35,7 @@ def test_every_wording_is_asked_in_every_order_with_every_seed() -> None:
     assert expanded[0] == ALL["hint"] and expanded[-1].hint_wordings == own.hint_wordings()
     assert [condition.is_replicate for condition in expanded] == [False] + [True] * 15
     assert Replicates().expand(ALL["hint"]) == (ALL["hint"],) and Replicates.model_validate(3) == Replicates(orders=3)
-    assert (FIRST_OWN, SHIPPED) == (11, 8)
+    assert (FIRST_OWN, SHIPPED_WORDINGS) == (11, 8)
 
 
 def test_a_template_of_ones_own_is_not_reworded() -> None:

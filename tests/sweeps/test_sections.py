@@ -6,13 +6,11 @@ from hashlib import sha256
 import pytest
 
 from envs import stimulus
-from sweeps import wordings
-from sweeps.conditions import CONDITIONS, VARIANTS, Condition
+from sweeps.conditions import CONDITIONS, SHIPPED_WORDINGS, VARIANTS, Condition, shipped_wording
 from sweeps.load import SweepError, build
 from sweeps.model import ModelSpec
 from sweeps.spec import Protocol
 from sweeps.unplayable import unplayable_reason
-from sweeps.wordings import shipped_wording
 
 
 def entry(**fields):
@@ -92,9 +90,9 @@ def test_wrong_ids_are_a_sentence(selection, content, reason, tmp_path, monkeypa
 # -- wordings ----------------------------------------------------------------------------------------------------------
 def test_our_wordings_are_those_of_stored_replicates():
     """A replicate's key holds its wording, so another text is another experiment."""
-    texts = json.dumps([shipped_wording(number) for number in range(1, wordings.SHIPPED + 1)], sort_keys=True)
+    texts = json.dumps([shipped_wording(number) for number in range(1, SHIPPED_WORDINGS + 1)], sort_keys=True)
 
-    assert wordings.SHIPPED == 8 and sha256(texts.encode()).hexdigest()[:16] == "302059b5ddb8774a"
+    assert SHIPPED_WORDINGS == 8 and sha256(texts.encode()).hexdigest()[:16] == "302059b5ddb8774a"
     template, hints = shipped_wording(1)
     assert (
         template == "{question} Select one of these options.\n{options}Reply with one option only and no other words."

@@ -22,9 +22,8 @@ from orchestrator.report.html.text import policy_hash, visible
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.paper.published import foreign_scenarios, subset_scenarios
 from orchestrator.report.run_data import RunData
-from orchestrator.report.scores.answer import answer_sentences
+from orchestrator.report.scores.answer import answer_sentences, unreadable_lines
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
-from orchestrator.report.scores.unreadable import unreadable_lines
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.storage import lock, safe_write
 from orchestrator.storage.status import last_status

@@ -3,14 +3,18 @@
 A game goes on only after a suggestion, so an episode with a suggestion began with one.
 """
 
-from collections.abc import Collection, Iterator
+import shlex
+from collections.abc import Collection, Container, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
+from actors.text.printable import printable
 from envs.errors import RunFolderError
-from envs.types import Ending
+from envs.plural import pluralize
+from envs.types import Action, Ending
 from orchestrator.report.statistics.proportion import share_columns
+from orchestrator.storage.episode_store import turns
 from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.schemas import UNREADABLE
 from sweeps.protocol import ZERO_SHOT
@@ -26,6 +30,10 @@ GROUP = ("model", "condition", "protocol")
 """Columns that the cells of an average share."""
 FEWEST_PERCENT = 0.5
 """Smallest share that a sentence mentions."""
+MOST_LOST = 20.0
+"""Largest percentage of replies of a cell that say nothing of the model, above which a sentence warns."""
+LONGEST = 120
+"""Characters of a reply that are quoted."""
 
 
 def first_reply_columns() -> list[pl.Expr]:
@@ -107,3 +115,35 @@ def _percent(share: float | None) -> str:
     """Return a share as whole percent; only an exact 0 or 100 is written as such."""
     value = float(share or 0)
     return "<1%" if 0 < value < FEWEST_PERCENT else ">99%" if 99.5 < value < 100 else f"{value:.0f}%"
+
+
+def unreadable_lines(rows: pl.DataFrame, folder: Path, left_out: Container[str] = ()) -> Iterator[str]:
+    """Yield a warning per model with a cell whose replies are often unreadable, empty, cut off or errors.
+
+    ``rows`` are those of results, and ``left_out`` are the baselines.
+    """
+    if "unreadable" not in rows.columns:
+        return
+    unread = (pl.col("unreadable").fill_null(0) * pl.col("scored") / 100).round() + pl.col("overflow")
+    counted = rows.filter(pl.col("finished") > 0).with_columns((unread + pl.col("errors")).cast(pl.Int64).alias("lost"))
+    bad = counted.filter(100 * pl.col("lost") > MOST_LOST * pl.col("finished"))
+    worst = bad.sort(-pl.col("lost") / pl.col("finished"), "cell")
+    for (model,), part in worst.group_by(["model"], maintain_order=True):
+        if model not in left_out:
+            row = part.row(0, named=True)
+            yield (
+                f"{model}: in {pluralize(part.height, 'cell')} more than {MOST_LOST:.0f}% of the replies are unreadable, "
+                f"empty, cut off or errors; in {row['scenario']}, {row['condition']} {row['lost']:,} of {row['finished']:,}"
+                f"{_quote_reply(folder, part['cell'].to_list())}. See them: proactive-sweep view {shlex.quote(str(folder))}"
+            )
+
+
+def _quote_reply(folder: Path, cells: Sequence[str]) -> str:
+    """Return one unreadable reply of these cells; empty if all are errors or silent."""
+    own = pl.col("key").str.replace(r"/[^/]*$", "").is_in(cells)
+    unparsable = turns(folder).filter(own, pl.col("reply") != "", pl.col("action") == Action.UNPARSABLE)
+    texts = unparsable.sort("key", "turn").select("reply").head(1).collect()["reply"].to_list()
+    if not texts:
+        return ""
+    text = " ".join(printable(texts[0] or "").split())
+    return f', such as "{text[:LONGEST]}{"…" * (len(text) > LONGEST)}"'

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.types import ERRORS, Ending
-from orchestrator.report.scores.answer import FIRST_REPLIES, IF_ASKED, answer_sentences
+from orchestrator.report.scores.answer import FIRST_REPLIES, IF_ASKED, answer_sentences, unreadable_lines
 from orchestrator.report.scores.metrics import ANSWER_COLUMNS, PLANNED_COLUMNS, score
-from orchestrator.report.scores.unreadable import unreadable_lines
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.schemas import EPISODES
 from tests.orchestrator.blocks import episode, turn
