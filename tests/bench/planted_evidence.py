@@ -15,8 +15,7 @@ from envs.types import Ending, Sample
 from orchestrator.report.measures.clustering import clustering
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.missingness import missing_bounds
-from orchestrator.report.measures.paired import comparisons
-from orchestrator.report.measures.ranking import ranking
+from orchestrator.report.measures.paired import comparisons, ranking
 from orchestrator.report.run_data import AUTOMATIC, RunData
 from orchestrator.report.scores.package_measures import Samples
 from orchestrator.report.statistics.clustered import average_means, equivalence_test, estimate_mean

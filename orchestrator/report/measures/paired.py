@@ -1,4 +1,4 @@
-"""Paired comparisons of conditions, and of models, on the same samples, and the two families in which they are corrected.
+"""Paired comparisons of conditions, and of models, on the same samples, the two families in which they are corrected, and ranks.
 
 An episode without its partner, or one that ended in an error, is in no pair. Accuracy is tested by McNemar's exact test (1947)
 in a cell of independent samples, and by Student's t over clusters, or over scenarios as strata, elsewhere; suggestions by
@@ -9,7 +9,7 @@ star is one exploratory family: accuracy and suggestions, in cells and on averag
 Baselines are reference points and not hypotheses: their p is null, unless nothing else is planned.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import polars as pl
 
 from orchestrator.report.measures.clustering import attach, independent_units, number_groups, outcomes
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.statistics import clustered as stats
 from sweeps.protocol import ZERO_SHOT, Protocol
 from sweeps.sections import MARGIN
@@ -27,6 +28,11 @@ CELL, PAIR = ["model", "scenario", "condition", "protocol"], ["model", "other", 
 DIFFERENCE = ("difference", "difference_low", "difference_high")
 ASKING = ("ps_difference", "ps_low", "ps_high", "ps_p", "loops_difference", "loops_low", "loops_high")
 P_COLUMNS = ("p", "ps_p", "equal_p")
+RANKS = {
+    **dict.fromkeys(("model", "protocol"), pl.String),
+    "average": pl.Float64,
+    **dict.fromkeys(("models", "n", "rank", "rank_low", "rank_high"), pl.Int64),
+}
 
 
 class Comparisons(NamedTuple):
@@ -52,7 +58,7 @@ def comparisons(run_data: RunData) -> Comparisons:
     conditions, averages = compare(condition_pairs(run_data), CELL, equality_margin(run_data.sweep))
     primary = pl.when(pl.col("condition") == primary_condition(run_data.sweep)).then(pl.lit("primary"))
     averages = averages.with_columns(primary.otherwise(pl.lit("exploratory")).alias("endpoint"))
-    frames = [conditions, averages, *compare_models(run_data, ZERO_SHOT)]
+    frames = [conditions, averages, *compare_models(run_data)]
     tested = set(run_data.models_or_baselines(run_data.planned)["model"])
     return Comparisons(*correct_together(frames, tested, count_tests(run_data)))
 
@@ -66,14 +72,12 @@ def condition_pairs(run_data: RunData) -> pl.DataFrame:
 
 
 @cached_per_run
-def compare_models(
-    run_data: RunData, condition: str, unanswered_as_wrong: bool = False
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Compare every two models under one condition (``compare``)."""
+def compare_models(run_data: RunData, unanswered_as_wrong: bool = False) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Compare every two models under zero-shot (``compare``)."""
     scored = outcomes(run_data, unanswered_as_wrong)
     if unanswered_as_wrong and scored.height == outcomes(run_data).height:
-        return compare_models(run_data, condition)
-    own = scored.lazy().filter(pl.col("condition") == condition).drop("condition")
+        return compare_models(run_data)
+    own = scored.lazy().filter(pl.col("condition") == ZERO_SHOT).drop("condition")
     pairs = tally_pairs(pair_models(own, list(SAMPLE_COLUMNS)), PAIR)
     return compare(pairs, PAIR, equality_margin(run_data.sweep))
 
@@ -195,15 +199,60 @@ def correct_together(frames: Sequence[pl.DataFrame], tested: set[str], declared:
     ]
 
 
-def rank_bounds(names: Sequence[str], tests: Iterable[tuple[str, str, float, float]]) -> dict[str, tuple[int, int]]:
-    """Return the ranks of each model that tests do not exclude: (first, second, difference, p), corrected over all pairs."""
-    pairs = list(tests)
+# -- ranks -------------------------------------------------------------------------------------------------------------
+def rank_bounds(names: Sequence[str], tests: pl.DataFrame) -> dict[str, tuple[int, int]]:
+    """Return the ranks of each model that tests (model, other, difference, p) do not exclude, corrected over all pairs."""
     better, worse = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-    for (first, second, difference, _), p in zip(
-        pairs, stats.holm(np.array([p for *_, p in pairs])).tolist(), strict=True
-    ):
+    tests = tests.select("model", "other", "difference", p=stats.holm(tests["p"].to_numpy()))
+    for first, second, difference, p in tests.iter_rows():
         if is_significant(p):
             above, below = (first, second) if difference > 0 else (second, first)
             worse[above] += 1
             better[below] += 1
     return {name: (1 + better[name], len(names) - worse[name]) for name in names}
+
+
+@cached_per_run
+def ranking(run_data: RunData) -> pl.DataFrame:
+    """Return one row per protocol and model with complete cells under zero-shot, best first; a protocol needs two such models.
+
+    A refused or unprocessable episode counts as wrong for its model, and its sample stays in the ranking. The scenarios are
+    fixed, the samples are not: all true ranks lie in their bounds in 95% of runs, by tests that are corrected over all pairs
+    (Klein, Wright and Wieczorek 2020, J. R. Stat. Soc. C 69:589-606).
+
+    Columns: average over scenarios (percent: accuracy, or the judge's aggregate), models (ranked), n (shared samples), rank,
+    rank_low and rank_high (95% for all models together).
+    """
+    _, tests = compare_models(run_data, unanswered_as_wrong=True)
+    tests = tests.with_columns(pl.col("p").fill_null(1.0))
+    scored, rows = outcomes(run_data, unanswered_as_wrong=True).filter(condition=ZERO_SHOT), []
+    for protocol in scored["protocol"].unique().sort():
+        names = _complete_models(run_data, protocol)
+        averages, samples = _shared_averages(scored.filter(protocol=protocol), names)
+        if len(averages) < 2:
+            continue
+        own = tests.filter(pl.col("model").is_in(names) & pl.col("other").is_in(names), protocol=protocol)
+        bounds = rank_bounds(names, own)
+        for rank, name in enumerate(sorted(names, key=lambda name: (-averages[name], name)), 1):
+            rows.append((name, protocol, averages[name], len(names), samples, rank, *bounds[name]))
+    return pl.DataFrame(rows, schema=RANKS, orient="row")
+
+
+def _complete_models(run_data: RunData, protocol: str) -> list[str]:
+    """Return the models (or, if there are none, the baselines except the oracle) with complete cells in all scenarios."""
+    cells = run_data.rows.filter(condition=ZERO_SHOT, protocol=protocol)
+    rows = run_data.models_or_baselines(cells.filter(~pl.col("model").is_in(run_data.models_of_policy("oracle"))))
+    done = rows.filter(missing_episodes(rows.columns) == 0).group_by("model").agg(pl.col("scenario").n_unique())
+    return sorted(done.filter(pl.col("scenario") == rows["scenario"].n_unique())["model"])
+
+
+def _shared_averages(scored: pl.DataFrame, names: Sequence[str]) -> tuple[dict[str, float], int]:
+    """Return each model's average over scenarios on the samples that all models answered, and the number of those samples."""
+    rows, sample = scored.filter(pl.col("model").is_in(list(names))), ["scenario", "sample_id"]
+    shared = rows.filter(pl.len().over(sample) == len(names))
+    if shared["scenario"].n_unique() < rows["scenario"].n_unique():
+        return {}, 0
+    percent = (100 * pl.col("correct").mean()).alias("correct")
+    means = shared.group_by("model", "scenario").agg(percent).sort("model", "scenario")
+    averages = dict(means.group_by("model", maintain_order=True).agg(pl.col("correct").mean()).iter_rows())
+    return averages, shared.select(sample).n_unique()

@@ -20,8 +20,7 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.exact_chance import lift_over_chance
 from orchestrator.report.measures.lenient import leniency
 from orchestrator.report.measures.missingness import missing_bounds
-from orchestrator.report.measures.paired import comparisons, count_tests, primary_condition
-from orchestrator.report.measures.ranking import ranking
+from orchestrator.report.measures.paired import comparisons, count_tests, primary_condition, ranking
 from orchestrator.report.measures.resources import resources
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import ANSWER_COLUMNS

@@ -6,7 +6,7 @@ import pytest
 from envs.types import Ending
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.missingness import missing_bounds
-from orchestrator.report.measures.ranking import ranking
+from orchestrator.report.measures.paired import ranking
 from orchestrator.report.tables.evidence import missing_table
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes

@@ -3,7 +3,7 @@
 import numpy as np
 
 from envs.types import Ending
-from orchestrator.report.measures.ranking import ranking
+from orchestrator.report.measures.paired import ranking
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
