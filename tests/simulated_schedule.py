@@ -10,8 +10,9 @@ from functools import partial
 from itertools import count
 from random import Random
 
+from orchestrator.scheduling.balance import Load
 from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Recall, Start, Stop
-from orchestrator.scheduling.forecast.forecast import Work, count_fitting, lower_bound
+from orchestrator.scheduling.forecast.forecast import count_fitting, lower_bound
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.scheduler import Scheduler
 
@@ -34,6 +35,23 @@ class FaultModel:
     """Spread (sigma of a log-normal) of a model's true rate and start around the scheduler's estimates."""
     slowdown: float = 0.0
     """Maximum share by which a replica is slower, and starts later, than its model's true values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The size and true speed of one model's work; a single episode takes ``concurrency / rate`` seconds."""
+
+    episodes: int
+    gpus: float
+    rate: float
+    start: float
+    concurrency: int = 1
+    replicas: int = 1_000_000
+
+    @property
+    def load(self) -> Load:
+        full = -(-self.episodes // self.concurrency)
+        return Load(self.gpus, self.episodes / self.rate, self.start, min(self.replicas, full))
 
 
 @dataclass
@@ -206,7 +224,9 @@ class Simulation:
             judge = demands[name].judge
             counts[judge] = counts.get(judge, 0) + sum(ordinal in self.reads for ordinal in pending[name])
         works = [
-            replace(work, episodes=counts[name], replicas=max(1, count_fitting(demands[name], nodes.nodes, shares)))
+            replace(
+                work, episodes=counts[name], replicas=max(1, count_fitting(demands[name], nodes.nodes, shares))
+            ).load
             for name in pending
             if name not in self.abandoned and (work := self.works[name])
         ]

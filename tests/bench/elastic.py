@@ -17,11 +17,11 @@ from typing import Any
 
 from orchestrator.scheduling.balance import PRECISION
 from orchestrator.scheduling.commands import Command, Demand, Start
-from orchestrator.scheduling.forecast.forecast import Work, count_fitting
+from orchestrator.scheduling.forecast.forecast import count_fitting
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import Scheduler
 from tests.bench.schedule import paper_groups, true_works
-from tests.simulated_schedule import FaultModel, Simulation
+from tests.simulated_schedule import FaultModel, Simulation, Work
 
 HOUR = 3600.0
 WAIT_S = 48 * HOUR

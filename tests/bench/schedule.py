@@ -17,12 +17,12 @@ from typing import Any
 from actors.engine.in_flight import choose_in_flight
 from orchestrator.scheduling.balance import Load
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.forecast.forecast import Work, count_work, published_cells, replica_rates
+from orchestrator.scheduling.forecast.forecast import count_work, published_cells, replica_rates
 from orchestrator.scheduling.forecast.throughput import Rate
 from orchestrator.scheduling.nodes import NODE_GPUS, build_nodes
 from orchestrator.scheduling.resources import MAX_REPLICAS
 from sweeps.load import load
-from tests.simulated_schedule import FaultModel, simulate, true_work
+from tests.simulated_schedule import FaultModel, Work, simulate, true_work
 
 PAPER = Path(__file__).parents[2] / "sweeps/paper.toml"
 TARGETS = 25

@@ -6,7 +6,7 @@ Estimates are in no key and change no answer: a wrong one only costs time, and t
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envs.samples import OPEN_ENDED, paper_ids
@@ -110,35 +110,14 @@ def sibling_runs(sweep: Sweep) -> list[Path]:
 
 
 # -- the bound ----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The size and speed of one model's work."""
-
-    episodes: int
-    gpus: float
-    rate: float
-    """Episodes/s of one replica."""
-    start: float
-    """Seconds of a start."""
-    concurrency: int = 1
-    """Episodes that a replica plays at once; a single episode takes ``concurrency / rate`` seconds."""
-    replicas: int = 1_000_000
-    """The largest number of replicas that can work at the same time."""
-
-    @property
-    def load(self) -> Load:
-        """This work as an argument of ``tight_end``, before any replica starts."""
-        return Load(self.gpus, self.episodes / self.rate, self.start, self.replicas)
-
-
-def lower_bound(works: Sequence[Work], gpus: int) -> float:
-    """Return the seconds that no schedule beats on this many GPUs, if each model with episodes starts at least once.
+def lower_bound(loads: Sequence[Load], gpus: int) -> float:
+    """Return the seconds that no schedule beats on this many GPUs, if each model with work starts at least once.
 
     They are those of all GPUs together (``tight_end``), or of the longest model alone with all replicas that it may have.
     """
-    pending = [work for work in works if work.episodes]
-    alone = [work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate for work in pending]
-    together = tight_end([work.load for work in pending], gpus) * (1 - PRECISION) if gpus else 0.0
+    pending = [load for load in loads if load.work]
+    alone = [load.start + load.work / load.further for load in pending]
+    together = tight_end(pending, gpus) * (1 - PRECISION) if gpus else 0.0
     return max([together, *alone])
 
 
@@ -165,22 +144,21 @@ def forecast_lines(sweep: Sweep, gpus: int, gpu_type: str) -> list[str]:
     rates, counts = replica_rates(sweep, gpu_type, sibling_runs(sweep), cells), count_work(sweep, cells)
     groups, nodes, pools = demands(sweep, 0, gpus), build_nodes(gpus, gpu_type), shares(sweep, gpus)
     replicas = {name: count_fitting(groups[name], nodes, pools) for name in rates}
-    works = [
-        Work(counts[name], groups[name].gpus, rate.episodes, rate.start, groups[name].concurrency, replicas[name])
-        for name, rate in rates.items()
-        if replicas[name]
+    full = {name: -(-counts[name] // groups[name].concurrency) for name in rates}  # more would not fill their engines
+    fitting = {name: rate for name, rate in rates.items() if replicas[name]}
+    loads = [
+        Load(groups[name].gpus, counts[name] / rate.episodes, rate.start, min(replicas[name], full[name]))
+        for name, rate in fitting.items()
     ]
-    hours = lower_bound(works, gpus) / 3600
+    hours = lower_bound(loads, gpus) / 3600
     too_wide = [f"{name} needs {groups[name].gpu_text}" for name, count in replicas.items() if not count]
     notes: dict[str, list[str]] = {
-        "rates that are off by a factor of 1.5 to 3": [
-            name for name in rates if replicas[name] and not rates[name].measured
-        ],
+        "rates that are off by a factor of 1.5 to 3": [name for name, rate in fitting.items() if not rate.measured],
         "not counted, without GPU": others,
         "left out": [*too_wide, *map(str, plan.left_out if plan else ())],
     }
     return [
-        f"{sum(work.episodes for work in works):,} episodes and verdicts on {gpus} {gpu_type.upper()}",
+        f"{sum(counts[name] for name in fitting):,} episodes and verdicts on {gpus} {gpu_type.upper()}",
         f"at least     {hours:.2f} h",
         f"GPU-hours    {gpus * hours:.1f}",
         *(f"{note}: {', '.join(names)}" for note, names in notes.items() if names),

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.forecast.forecast import Work, count_work, lower_bound, published_cells
+from orchestrator.scheduling.forecast.forecast import count_work, lower_bound, published_cells
 from orchestrator.scheduling.forecast.throughput import replica_rate
 from orchestrator.scheduling.nodes import Node
 from sweeps.load import load
-from tests.simulated_schedule import FaultModel, simulate
+from tests.simulated_schedule import FaultModel, Work, simulate
 
 PAPER = Path("sweeps/paper.toml")
 WIDE = {"llava-ov-72b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "internvl3-38b", "internvl3-78b"}
@@ -83,7 +83,7 @@ def test_the_bound_respects_limits_of_replicas_shares_and_nodes():
 
 
 def test_the_bound_by_hand():
-    works = [Work(100, 4, 2.0, 30.0), Work(60, 1, 1.0, 20.0), Work(0, 1, 1.0, 1e6)]
+    works = [work.load for work in (Work(100, 4, 2.0, 30.0), Work(60, 1, 1.0, 20.0), Work(0, 1, 1.0, 1e6))]
     assert lower_bound(works, 8) == pytest.approx((4 * (2 * 30 + 50) + (2 * 20 + 60)) / 8, rel=1e-3), "two each"
     assert lower_bound(works, 800) == 30.5, "one start and one episode take no less on more GPUs"
     assert lower_bound([], 8) == 0.0

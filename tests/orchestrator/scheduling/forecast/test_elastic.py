@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.forecast.forecast import Work
 from orchestrator.scheduling.nodes import Node
 from tests.bench.elastic import SCENES, Change, available, bound, hold, play
+from tests.simulated_schedule import Work
 
 FAST = ("two of eight nodes die", "half of the nodes are drained")
 
