@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import distributions
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -24,38 +23,21 @@ install_packages = ray.remote(num_cpus=0, max_retries=0)(own_packages.install)
 log = logging.getLogger(__name__)
 
 
-def worker_options(models: Sequence[ModelSpec]) -> dict[str, Any]:
-    """Return the Ray options of an actor that plays these models: the variable for its packages."""
-    if not (folder := packages_folder(models)):
-        return {}
-    return {"runtime_env": {"env_vars": {"PYTHONPATH": os.pathsep.join((str(folder), "${PYTHONPATH}"))}}}
+def start_installation(models: Sequence[ModelSpec], node: str) -> tuple[dict[str, Any], list[Any]]:
+    """Start the installation on the node of a worker that plays these models, or on all nodes if ``node`` is empty.
 
-
-def packages_arguments(models: Sequence[ModelSpec], node: str = "") -> list[Any]:
-    """Start the installation on the worker's node, or on all nodes if ``node`` is empty.
-
-    Returns the last arguments of the actor: the folder, and results for which the start of its process waits.
+    Returns Ray's options of its actor (the variable for the packages), and the actor's last arguments: the folder, whose name
+    is a hash of the requirements and of the driver's packages, and results for which the start of its process waits.
     """
-    if not (folder := packages_folder(models)):
-        return []
-    log.info("%s waits for %s in %s", models[0].name, ", ".join(_requirements(models)), folder)
+    requirements = sorted({requirement for model in models for requirement in model.requirements})
+    if not requirements:
+        return {}, []
+    folder = str(cache_root() / "packages" / digest(json.dumps([requirements, _installed()]), 12))
+    log.info("%s waits for %s in %s", models[0].name, ", ".join(requirements), folder)
     strategies = [NodeAffinitySchedulingStrategy(name, soft=False) for name in ([node] if node else node_hosts())]
     tasks = [install_packages.options(scheduling_strategy=strategy) for strategy in strategies]
-    return [str(folder), *(task.remote(_requirements(models), str(folder)) for task in tasks)]
-
-
-def packages_folder(models: Sequence[ModelSpec]) -> Path | None:
-    """Return the folder of the packages on every node; None if the models require no packages.
-
-    Its name is a hash of the requirements and of the driver's packages.
-    """
-    if not (requirements := _requirements(models)):
-        return None
-    return cache_root() / "packages" / digest(json.dumps([requirements, _installed()]), 12)
-
-
-def _requirements(models: Sequence[ModelSpec]) -> list[str]:
-    return sorted({requirement for model in models for requirement in model.requirements})
+    variables = {"PYTHONPATH": os.pathsep.join((folder, "${PYTHONPATH}"))}
+    return {"runtime_env": {"env_vars": variables}}, [folder, *(task.remote(requirements, folder) for task in tasks)]
 
 
 @cache

@@ -19,7 +19,7 @@ from actors.text.printable import list_first, printable
 from actors.trial.certificate import MAX_LISTED, Certificate
 from actors.worker import Worker
 from orchestrator.execution.cluster_view import GpuPlacement, Holding, placed_node
-from orchestrator.execution.model_packages import packages_arguments, worker_options
+from orchestrator.execution.model_packages import start_installation
 from orchestrator.execution.spending import Spending
 from orchestrator.inspection.certificate import add_certificate
 from orchestrator.judging.judge_queue import JudgeQueue
@@ -176,13 +176,11 @@ class WorkerPool:
         queue = self.queue_of(name)
         judge = self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None
         models = [judge.model] if judge else [model for model in self.sweep.models if worker_group(model) == name]
-        options = {
-            **self._placement.options(start, self.demands[name]), "max_concurrency": MAX_REQUESTS, **worker_options(models),
-        }  # fmt: skip
-        actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
+        environment, packages = start_installation(models, start.place.node)
+        options = self._placement.options(start, self.demands[name]) | environment
+        actor = Worker.options(max_concurrency=MAX_REQUESTS, **options).remote(  # type: ignore[attr-defined]
             self._plan_ref, [*map(self.weights.pin, models)],
-            str(Path(self.sweep.data).resolve()), judge, self.spending.ledger,
-            *packages_arguments(models, start.place.node),
+            str(Path(self.sweep.data).resolve()), judge, self.spending.ledger, *packages,
         )  # fmt: skip
         self.handles[slot] = WorkerHandle(name, actor, None, models, self.demands[name], start.place)
         if judge is None:
