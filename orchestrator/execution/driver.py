@@ -6,7 +6,7 @@ to load is an event for the scheduler; the driver raises only its own bugs and e
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -54,14 +54,9 @@ class Driver:
         pending: Mapping[str, Sequence[int]],
         sink: ResultSink,
         judge_queue: JudgeQueue | None = None,
-        take_cancelled: Callable[[], Iterable[tuple[str, Container[int]]]] = tuple,
     ) -> None:
-        """Build the scheduler and an empty pool of workers.
-
-        ``pending``: group -> ordinals to play. ``take_cancelled`` is called after each batch; it returns pairs of a group and
-        the ordinals that this attempt no longer plays.
-        """
-        self.sink, self.judge_queue, self.take_cancelled = sink, judge_queue, take_cancelled
+        """Build the scheduler and an empty pool of workers; ``pending``: group -> ordinals to play."""
+        self.sink, self.judge_queue = sink, judge_queue
         self.view = ClusterView()
         self.view.read(())
         cpus, gpus = self.view.cpus, self.view.usable_gpus
@@ -178,8 +173,6 @@ class Driver:
             batch: EpisodeBatch | VerdictBatch = await reference
             self._store(batch)
             self.act(self.schedule.on_delivery(slot, lease, batch.ordinals, self.now()))
-            for name, unneeded in self.take_cancelled():
-                self.act(self.schedule.cancel(name, unneeded, self.now()))
         self.events.put_nowait(lambda: self.schedule.on_lease_end(slot, lease, self.now()))
 
     def _store(self, batch: EpisodeBatch | VerdictBatch) -> None:

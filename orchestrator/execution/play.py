@@ -47,7 +47,7 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     queue = state.judge_queue
     sweep = state.sweep.model_copy(update={"judge": queue.judge if queue else state.sweep.turn_judge})
     startable = {name: ordinals for name, ordinals in state.pending.items() if name not in state.reasons}
-    driver = Driver(sweep, state.plan, startable, sink, queue, lambda: _take_cancelled(state, sink))
+    driver = Driver(sweep, state.plan, startable, sink, queue)
     control = LiveControl(driver, state.plan, state.output, state.standing)
     state.signals.stop_with(driver.stop)
     with progress:
@@ -68,8 +68,10 @@ def _take_cancelled(state: AttemptState, sink: ResultSink) -> Iterator[tuple[str
 
 
 def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: LiveControl) -> None:
-    """Carry out commands, show progress and flush the stores, about twice a second."""
+    """Carry out commands, cancel what has stopped, show progress and flush the stores, about twice a second."""
     control.poll()
+    for name, unneeded in _take_cancelled(state, driver.sink):
+        driver.act(driver.schedule.cancel(name, unneeded, driver.now()))
     troubles = {worker.group: worker.trouble for worker in driver.pool.handles.values()}
     progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, troubles)
     state.store.flush_old()
