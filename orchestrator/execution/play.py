@@ -13,8 +13,6 @@ from orchestrator.execution.live_control import LiveControl
 from orchestrator.execution.prepare import AttemptState
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.monitoring.progress import Progress
-from orchestrator.planning.build_plan import planned_rows
-from orchestrator.planning.plan import worker_group
 from orchestrator.scheduling.forecast.throughput import write_observed
 
 log = logging.getLogger(__name__)
@@ -37,10 +35,9 @@ def play_on_ray(state: AttemptState) -> None:
 
 
 def _build_progress(state: AttemptState, errors: Mapping[str, int]) -> Progress:
-    groups = {model.name: worker_group(model) for model in state.sweep.models}
-    missing = state.plan.pending_per_cell(state.pending)
-    stored = {cell.key: state.plan.size(index) - missing[index] for index, cell in enumerate(state.plan.cells)}
-    return Progress(state.output, planned_rows(state.plan), stored, errors, groups)
+    planned = state.planned_per_group()
+    stored = {name: count - len(state.pending.get(name, ())) for name, count in planned.items()}
+    return Progress(state.output, planned, stored, errors)
 
 
 async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> None:
@@ -73,10 +70,11 @@ def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: L
     for name, unneeded in _take_cancelled(state, driver.sink):
         driver.act(driver.schedule.cancel(name, unneeded, driver.now()))
     troubles = {worker.group: worker.trouble for worker in driver.pool.handles.values()}
-    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, troubles)
+    progress.show(driver.sink.stored_per_group, driver.sink.errors, driver.schedule, troubles)
     state.store.flush_old()
     if state.stops != state.plan.stops:
-        progress.replan(state.replan())
+        state.replan()
+        progress.rate_meter.planned = state.planned_per_group()
     if state.judge_queue:
         state.judge_queue.flush()
 

@@ -1,5 +1,6 @@
 """The first step of an attempt, and the state that its steps share: what is pending, and which cells have stopped."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,12 +81,17 @@ class AttemptState:
             ordinals.setdefault(worker_group(self.plan.cells[index].model), set()).update(episodes)
         return ordinals
 
-    def replan(self) -> pl.DataFrame:
-        """Apply the current stops to the plan and write it to the run folder; return one row per planned cell."""
+    def replan(self) -> None:
+        """Apply the current stops to the plan and write it to the run folder."""
         self.plan = self.plan.with_stops(self.stops)
-        planned = planned_rows(self.plan)
-        run_folder.write_plan(self.output, planned, self.plan.all_keys())
-        return planned
+        run_folder.write_plan(self.output, planned_rows(self.plan), self.plan.all_keys())
+
+    def planned_per_group(self) -> Counter[str]:
+        """Return worker group -> planned episodes, up to the stops."""
+        counts = Counter[str]()
+        for index, cell in enumerate(self.plan.cells):
+            counts[worker_group(cell.model)] += self.plan.size(index)
+        return counts
 
     def find_unjudged(self, judge: Judge, again: bool = False) -> list[int]:
         """Return the ordinals of the stored answers that the judge has not read; with ``again`` also those without a verdict."""

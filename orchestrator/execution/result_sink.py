@@ -49,19 +49,21 @@ class ResultSink:
         """Start an empty sink; ``on_stored`` is called with every stored batch."""
         self.store, self.plan, self._on_stored = store, plan, on_stored
         self.delivered = bytearray(plan.total)
-        self.per_cell: Counter[str] = Counter()
-        """Cell -> episodes stored by this run."""
+        self.worker_groups = {cell.model.name: worker_group(cell.model) for cell in plan.cells}
+        """Model -> its group of workers."""
+        self.stored_per_group: Counter[str] = Counter()
+        """Group of workers -> episodes stored by this run."""
         self.errors: Counter[str] = Counter()
-        """Cell -> how many of these episodes ended as an error."""
+        """Group of workers -> how many of these episodes ended as an error."""
         evidence = (pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE)
         counts = evidence.any(), pl.col("ending").is_in(ERRORS).sum().alias("errors")
-        stored = (
-            stored_episodes(plan, store.folder).group_by("cell", *RequestGroup._fields).agg(*counts).collect().rows()
-        )
-        self.answering_groups = {RequestGroup(*group) for _, *group, answers, _ in stored if answers}
+        stored = stored_episodes(plan, store.folder).group_by(RequestGroup._fields).agg(*counts).collect().rows()
+        self.answering_groups = {RequestGroup(*group) for *group, answers, _ in stored if answers}
         """Groups with an episode that the engine did not refuse, of this attempt or an earlier one."""
-        self.errors_before = {cell: errors for cell, *_, errors in stored}
-        """Cell -> how many episodes of earlier attempts ended as an error."""
+        self.errors_before = Counter[str]()
+        """Group of workers -> how many episodes of earlier attempts ended as an error."""
+        for model, *_, errors in stored:
+            self.errors_before[self.worker_groups[model]] += errors
         self.stop_reasons: dict[RequestGroup, str] = {}
         """Stopped group -> why; it stays stopped in this attempt, even if an episode in flight is answered later."""
         self._held_back: dict[RequestGroup, list[EpisodeBatch]] = {}
@@ -69,7 +71,7 @@ class ResultSink:
 
     @property
     def stored_count(self) -> int:
-        return self.per_cell.total()
+        return self.stored_per_group.total()
 
     def add(self, batch: EpisodeBatch) -> EpisodeBatch:
         """Store the batch without duplicates and held-back episodes, and what it releases; return its stored part."""
@@ -134,9 +136,10 @@ class ResultSink:
             )
 
     def _store(self, batch: EpisodeBatch) -> None:
-        cells, endings = batch.episodes["cell"], batch.episodes["ending"]
-        self.per_cell.update(cells)
-        self.errors.update(cell for cell, ending in zip(cells, endings, strict=True) if ending in ERRORS)
+        groups = [self.worker_groups[model] for model in batch.episodes["model"]]
+        self.stored_per_group.update(groups)
+        endings = zip(groups, batch.episodes["ending"], strict=True)
+        self.errors.update(group for group, ending in endings if ending in ERRORS)
         self.store.append(batch)
         self._on_stored(batch)
 

@@ -3,13 +3,11 @@
 import logging
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-import polars as pl
 from rich.console import Console
 from rich.live import Live
 
@@ -32,16 +30,13 @@ class Progress:
     def __init__(
         self,
         folder: Path,
-        planned: pl.DataFrame,
+        planned: Mapping[str, int],
         before: Mapping[str, int],
         errors: Mapping[str, int],
-        groups: Mapping[str, str],
     ) -> None:
-        """``before``, ``errors``: cell -> episodes, errors of earlier attempts; ``groups``: model -> its group of workers."""
+        """``planned``: group -> episodes; ``before``, ``errors``: group -> episodes, errors of earlier attempts."""
         self.folder, self.finished = folder, sum(before.values())
-        self.groups = {row["cell"]: groups[row["model"]] for row in planned.iter_rows(named=True)}
-        totals = dict(planned.select("cell", "planned").iter_rows())
-        self.rate_meter = snapshot.RateMeter(self._by_group(totals), self._by_group(before), self._by_group(errors))
+        self.rate_meter = snapshot.RateMeter(planned, before, errors)
         self.console = Console(stderr=True)
         self.table: Live | None = None
         self.began = time.monotonic()
@@ -63,13 +58,13 @@ class Progress:
 
     def show(
         self,
-        per_cell: Mapping[str, int],
+        stored: Mapping[str, int],
         errors: Mapping[str, int],
         schedule: Scheduler,
         troubles: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Show the counts of this attempt; the driver calls this about twice a second."""
-        now, done = time.monotonic(), sum(per_cell.values())
+        """Show the counts of this attempt by group; the driver calls this about twice a second."""
+        now, done = time.monotonic(), sum(stored.values())
         if now - self._recorded >= max(POINT_INTERVAL_S, (now - self.began) / POINTS):
             rate = (done - self._done) / max(now - (self._recorded or self.began), 1e-9)
             self._recorded, self._done = now, done
@@ -78,8 +73,7 @@ class Progress:
         line_due = now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
         if self.table is None and not file_due and not line_due:
             return
-        counts = self._by_group(per_cell), self._by_group(errors)
-        current = self.rate_meter.snapshot(schedule, *counts, now, troubles)
+        current = self.rate_meter.snapshot(schedule, stored, errors, now, troubles)
         if file_due:
             self._written = now
             snapshot.write(self.folder, current)
@@ -89,10 +83,6 @@ class Progress:
         if self.table is not None:
             table = render.table(current, max(3, self.console.height - 5))
             self.table.update(Visible(table), refresh=True)
-
-    def replan(self, planned: pl.DataFrame) -> None:
-        """Replace the planned episodes of each cell after the precision rule has stopped some cells."""
-        self.rate_meter.planned = self._by_group(dict(planned.select("cell", "planned").iter_rows()))
 
     def report_total(self, done: int, seconds: float) -> None:
         """Print and record how many episodes the attempt played, and how fast."""
@@ -111,9 +101,3 @@ class Progress:
             log.info(line)
             if self.table is None:
                 print(line, file=sys.stderr, flush=True)
-
-    def _by_group(self, per_cell: Mapping[str, int]) -> dict[str, int]:
-        counts = Counter[str]()
-        for cell, count in per_cell.items():
-            counts[self.groups[cell]] += count
-        return counts

@@ -4,7 +4,6 @@ import json
 from itertools import pairwise
 from types import SimpleNamespace
 
-import polars as pl
 import pytest
 
 from orchestrator.monitoring import progress
@@ -12,10 +11,7 @@ from orchestrator.monitoring.progress import Progress
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.scheduler import Scheduler
 
-PLANNED = pl.DataFrame(
-    {"cell": ["a/ROD/hint", "b/ROD/hint", "m/ROD/hint"], "model": ["a", "b", "m"], "planned": [10, 20, 1000]}
-)
-GROUPS = {"a": "policies", "b": "policies", "m": "m"}
+PLANNED = {"policies": 30, "m": 1000}
 
 
 @pytest.fixture
@@ -30,8 +26,7 @@ def start(folder):
     schedule = Scheduler(
         {"policies": range(30), "m": range(30, 1030)}, dict.fromkeys(("policies", "m"), Demand(1, 0)), 8, 0
     )
-    before = {"a/ROD/hint": 10, "m/ROD/hint": 200}
-    return Progress(folder, PLANNED, before, {"m/ROD/hint": 4}, GROUPS), schedule
+    return Progress(folder, PLANNED, {"policies": 10, "m": 200}, {"m": 4}), schedule
 
 
 def test_lines_come_after_a_tenth_of_the_time_within_bounds(tmp_path, clock, capsys):
@@ -40,7 +35,7 @@ def test_lines_come_after_a_tenth_of_the_time_within_bounds(tmp_path, clock, cap
     with display:
         for second in range(2000):
             clock.seconds = 1000.0 + second
-            display.show({"m/ROD/hint": second // 4, "b/ROD/hint": 5}, {"m/ROD/hint": 1}, schedule)
+            display.show({"m": second // 4, "policies": 5}, {"m": 1}, schedule)
             if text := capsys.readouterr().err:
                 printed.append((second, text))
 
@@ -57,7 +52,7 @@ def test_live_file_is_written_every_five_seconds_and_removed(tmp_path, clock):
     with display:
         for half in range(40):
             clock.seconds = 1000.0 + half / 2
-            display.show({"m/ROD/hint": 8}, {"m/ROD/hint": 1}, schedule)
+            display.show({"m": 8}, {"m": 1}, schedule)
             if live.exists():
                 times.append(half / 2)
                 rows = {row["name"]: row for row in json.loads(live.read_text())["rows"]}
@@ -73,7 +68,7 @@ def test_live_file_is_written_every_five_seconds_and_removed(tmp_path, clock):
 def test_new_totals_replace_the_old_ones(tmp_path, clock):
     display, schedule = start(tmp_path)
     with display:
-        display.replan(PLANNED.with_columns(planned=pl.lit(250)))
+        display.rate_meter.planned = {"policies": 500, "m": 250}
         display.show({}, {}, schedule)
         rows = json.loads((tmp_path / "live.json").read_text())["rows"]
 
