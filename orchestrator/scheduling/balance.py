@@ -193,9 +193,7 @@ def fair_lease_size(worker: WorkerSlot, slots: Collection[WorkerSlot], now: floa
 def workers_to_evict(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) -> list[WorkerSlot]:
     """Return the fewest narrower workers of one node, or of one shared GPU, that must leave to make room for a wide replica."""
     slots, choices = list(slots), list[list[WorkerSlot] | None]()
-    for node in nodes.nodes:
-        if wide.accelerator not in ("", node.accelerator):
-            continue
+    for node in nodes.of_kind(wide.accelerator):
         narrower = [s for s in slots if node.name == s.place.node and 0 < s.group.demand.gpus < wide.gpus]
         if wide.gpus >= 1:
             choices.append(_leaving_for(wide.gpus, Fraction(nodes.free[node.name]), _blocks(narrower)))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envs.samples import OPEN_ENDED, paper_ids
-from orchestrator.planning.build_plan import build_plan, stored_episodes
+from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.planning.plan import JUDGE, Plan, judge_group, worker_group
 from orchestrator.scheduling.balance import PRECISION, Load, tight_end
 from orchestrator.scheduling.commands import Demand
@@ -52,10 +52,8 @@ def _published_samples(sweep: Sweep, cell: Cell) -> int:
 
 def pending_cells(sweep: Sweep, plan: Plan) -> Cells:
     """Return the cells of the plan with episodes that are not in the run folder yet."""
-    folder = Path(sweep.output)
-    finished = stored_episodes(plan, folder).select("key").collect()["key"] if (folder / "episodes").is_dir() else ()
-    missing = plan.pending_per_cell(plan.pending(finished))
-    return [(plan.cells[index], number) for index, number in missing.items()]
+    rows = zip(plan.cells, cells_with_progress(plan, Path(sweep.output)), strict=True)
+    return [(cell, row["planned"] - row["done"]) for cell, row in rows if row["done"] < row["planned"]]
 
 
 def count_work(sweep: Sweep, cells: Cells) -> Counter[str]:
