@@ -68,8 +68,8 @@ class Driver:
         self.requested: Sequence[Bundle] = ()
         """The GPUs that the cluster's autoscaler was asked for last."""
         queues = dict(pending)
-        if self.pool.turn_judges.group:
-            queues[self.pool.turn_judges.group] = ()
+        if self.pool.turn_group:
+            queues[self.pool.turn_group] = ()
         if judge_queue is not None:
             queues[judge_queue.group] = judge_queue.first_answers
         self.schedule = Scheduler(
@@ -158,9 +158,8 @@ class Driver:
             await self.pool.certify(worker)
         log_ready(worker.group, slot, address, report.lines)
         self.events.put_nowait(lambda: self.schedule.on_ready(slot, self.now(), report.in_flight))
-        judges = self.pool.turn_judges
-        if worker.group == judges.group:
-            beats = judges.serve(slot, worker.actor, lambda n: self.schedule.on_heartbeat(slot, n, self.now()))
+        if worker.group == self.pool.turn_group:
+            beats = self.pool.serve_turns(slot, lambda n: self.schedule.on_heartbeat(slot, n, self.now()))
             self._spawn(slot, beats)
 
     async def _play_lease(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:

@@ -24,10 +24,10 @@ from orchestrator.execution.spending import Spending
 from orchestrator.inspection.certificate import add_certificate
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan, judge_group, worker_group
-from orchestrator.scheduling.commands import Demand, Start
+from orchestrator.scheduling.commands import MODELS, Demand, Start
 from orchestrator.scheduling.nodes import Place
 from orchestrator.storage.loaded_weights import LoadedWeights
-from sweeps.spec import Judge, ModelSpec, Sweep
+from sweeps.spec import ModelSpec, Sweep
 
 BACKPRESSURE = 16
 """Batches that a worker may have ready before the driver takes them; bounds memory when the disk is slow."""
@@ -93,46 +93,6 @@ class WorkerHandle:
         return reached
 
 
-class TurnJudges:
-    """The workers of a judge that reads each turn while an episode waits; every worker that plays gets the current list.
-
-    Players send their requests to the judge's workers directly through Ray, not through the driver.
-    """
-
-    def __init__(self, judge: Judge | None) -> None:
-        """Start without workers; ``judge`` is None if no episode waits for a judge with its own engine."""
-        self.judge, self.group = judge, judge_group(judge) if judge else ""
-        self.judges: dict[int, Any] = {}
-        """Slot -> actor of a ready worker of the judge."""
-        self.players: dict[int, Any] = {}
-        """Slot -> actor of a worker that plays."""
-
-    def add_player(self, slot: int, actor: Any) -> None:
-        if self.judge is None:
-            return
-        self.players[slot] = actor
-        self._send_judges([actor])
-
-    async def serve(self, slot: int, actor: Any, on_heartbeat: Callable[[int], object]) -> None:
-        """Let players send requests to this worker of the judge; raises when it dies.
-
-        ``on_heartbeat`` is called every few seconds with the number of requests that the worker has answered.
-        """
-        self.judges[slot] = actor
-        self._send_judges(self.players.values())
-        async for beat in actor.heartbeats.options(num_returns="streaming").remote():
-            on_heartbeat(await beat)
-
-    def remove(self, slot: int) -> None:
-        self.players.pop(slot, None)
-        if self.judges.pop(slot, None) is not None:
-            self._send_judges(self.players.values())
-
-    def _send_judges(self, players: Iterable[Any]) -> None:
-        for player in players:
-            player.set_judges.remote(self.judges)
-
-
 class WorkerPool:
     """The workers of one driver, by slot."""
 
@@ -147,7 +107,10 @@ class WorkerPool:
         self.sweep, self.plan, self.demands, self.folder = sweep, plan, demands, folder
         self.judge_queue = judge_queue
         self.handles: dict[int, WorkerHandle] = {}
-        self.turn_judges = TurnJudges(sweep.serving_judge)
+        self.turn_group = judge_group(sweep.serving_judge) if sweep.serving_judge else ""
+        """The group of the judge that reads each turn while an episode waits; empty if no episode waits for an engine."""
+        self.turn_judges: dict[int, Any] = {}
+        """Slot -> actor of a ready worker of that judge; every worker that plays gets the current ones."""
         self.spending = Spending(sweep, folder)
         self.weights = LoadedWeights(folder)
         self.certified: set[str] = set()
@@ -174,7 +137,7 @@ class WorkerPool:
     def start(self, start: Start) -> None:
         slot, name = start.slot, start.group
         queue = self.queue_of(name)
-        judge = self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None
+        judge = self.sweep.serving_judge if name == self.turn_group else queue.judge if queue else None
         models = [judge.model] if judge else [model for model in self.sweep.models if worker_group(model) == name]
         environment, packages = start_installation(models, start.place.node)
         options = self._placement.options(start, self.demands[name]) | environment
@@ -182,9 +145,9 @@ class WorkerPool:
             self._plan_ref, [*map(self.weights.pin, models)],
             str(Path(self.sweep.data).resolve()), judge, self.spending.ledger, *packages,
         )  # fmt: skip
-        self.handles[slot] = WorkerHandle(name, actor, None, models, self.demands[name], start.place)
-        if judge is None:
-            self.turn_judges.add_player(slot, actor)
+        worker = self.handles[slot] = WorkerHandle(name, actor, None, models, self.demands[name], start.place)
+        if self.turn_group:
+            self._send_turn_judges([worker])
 
     def record_start(self, slot: int, report: StartReport) -> None:
         """Record the loaded weights; raises ModelStopped if the run has used other weights."""
@@ -221,6 +184,21 @@ class WorkerPool:
                 what = list_first(changed, MAX_LISTED, "; ")
                 text = f"{name} does not receive what its certificate says: {what}"
                 print(printable(text), file=sys.stderr, flush=True)
+
+    async def serve_turns(self, slot: int, on_heartbeat: Callable[[int], object]) -> None:
+        """Let players send their requests to this worker of the judge, directly through Ray; raises when it dies.
+
+        ``on_heartbeat`` is called every few seconds with the number of requests that the worker has answered.
+        """
+        self.turn_judges[slot] = self.handles[slot].actor
+        self._send_turn_judges(self.handles.values())
+        async for beat in self.turn_judges[slot].heartbeats.options(num_returns="streaming").remote():
+            on_heartbeat(await beat)
+
+    def _send_turn_judges(self, workers: Iterable[WorkerHandle]) -> None:
+        for worker in workers:
+            if worker.demand.pool == MODELS:
+                worker.actor.set_judges.remote(self.turn_judges)
 
     def queue_of(self, name: str) -> JudgeQueue | None:
         """Return the judge's queue if the group is the judge's."""
@@ -272,8 +250,10 @@ class WorkerPool:
         return [*alone, *shared.values()]
 
     def _remove(self, slot: int) -> WorkerHandle:
-        self.turn_judges.remove(slot)
-        return self.handles.pop(slot)
+        worker = self.handles.pop(slot)
+        if self.turn_judges.pop(slot, None) is not None:
+            self._send_turn_judges(self.handles.values())
+        return worker
 
     async def close(self) -> None:
         """End all workers, and save what they spent."""
