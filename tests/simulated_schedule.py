@@ -50,8 +50,8 @@ class Work:
 
     @property
     def load(self) -> Load:
-        full = -(-self.episodes // self.concurrency)
-        return Load(self.gpus, self.episodes / self.rate, self.start, min(self.replicas, full))
+        useful = min(self.replicas, -(-self.episodes // self.concurrency))
+        return Load(self.gpus, self.episodes / self.rate, self.start, useful)
 
 
 @dataclass
@@ -223,21 +223,22 @@ class Simulation:
         for name in pending:
             judge = demands[name].judge
             counts[judge] = counts.get(judge, 0) + sum(ordinal in self.reads for ordinal in pending[name])
-        works = [
-            replace(
-                work, episodes=counts[name], replicas=max(1, count_fitting(demands[name], nodes.nodes, shares))
-            ).load
-            for name in pending
-            if name not in self.abandoned and (work := self.works[name])
-        ]
-        return lower_bound(works, nodes.total)
+        replicas = {name: max(1, count_fitting(demands[name], nodes.nodes, shares)) for name in pending}
+        played = [name for name in pending if name not in self.abandoned]
+        works = [replace(self.works[name], episodes=counts[name], replicas=replicas[name]) for name in played]
+        return lower_bound([work.load for work in works], nodes.total)
 
 
-def true_work(episodes: int, demand: Demand, faults: FaultModel, name: str) -> Work:
-    """Return a model's work, with a true rate and start drawn around those of its demand."""
-    chance = Random(f"{faults.seed}/{name}")
-    rate = (demand.rate or 1.0) * chance.lognormvariate(0.0, faults.skew)
-    return Work(episodes, demand.gpus, rate, demand.start * chance.lognormvariate(0.0, faults.skew), demand.concurrency)
+def true_works(
+    pending: Mapping[str, Sequence[int]], demands: Mapping[str, Demand], faults: FaultModel
+) -> dict[str, Work]:
+    """Return each model's work, with a true rate and start drawn around those of its demand."""
+    works = {}
+    for name, queue in pending.items():
+        demand, chance = demands[name], Random(f"{faults.seed}/{name}")
+        rate, start = (mean * chance.lognormvariate(0.0, faults.skew) for mean in (demand.rate or 1.0, demand.start))
+        works[name] = Work(len(queue), demand.gpus, rate, start, demand.concurrency)
+    return works
 
 
 def simulate(
@@ -251,5 +252,5 @@ def simulate(
     reads: Mapping[int, int] | None = None,
 ) -> SimulatedSweep:
     """Play a sweep on a simulated cluster of this many GPUs; the true ``works`` are by default drawn from the faults."""
-    works = works or {name: true_work(len(queue), demands[name], faults, name) for name, queue in pending.items()}
-    return Simulation(Scheduler(pending, demands, 0, gpus, nodes, shares), works, faults, reads).run(pending)
+    schedule = Scheduler(pending, demands, 0, gpus, nodes, shares)
+    return Simulation(schedule, works or true_works(pending, demands, faults), faults, reads).run(pending)

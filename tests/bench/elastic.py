@@ -20,8 +20,8 @@ from orchestrator.scheduling.commands import Command, Demand, Start
 from orchestrator.scheduling.forecast.forecast import count_fitting
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import Scheduler
-from tests.bench.schedule import paper_groups, true_works
-from tests.simulated_schedule import FaultModel, Simulation, Work
+from tests.bench.schedule import paper_groups
+from tests.simulated_schedule import FaultModel, Simulation, Work, true_works
 
 HOUR = 3600.0
 WAIT_S = 48 * HOUR
@@ -104,11 +104,10 @@ def available(changes: Sequence[Change], end: float) -> float:
 
 def bound(changes: Sequence[Change], works: Mapping[str, Work], demands: Mapping[str, Demand]) -> float:
     """Return the seconds before which no schedule ends that knew all changes."""
-    capped = [
-        replace(work, replicas=max(1, *(count_fitting(demands[name], change.nodes, {}) for change in changes)))
+    loads = [
+        replace(work, replicas=max(1, *(count_fitting(demands[name], change.nodes, {}) for change in changes))).load
         for name, work in works.items()
     ]
-    loads = [work.load for work in capped]
     low, high = 0.0, 1000 * HOUR
     while high - low > PRECISION * high:
         middle = (low + high) / 2
@@ -120,8 +119,8 @@ def bound(changes: Sequence[Change], works: Mapping[str, Work], demands: Mapping
 @cache
 def paper() -> tuple[Mapping[str, Sequence[int]], Mapping[str, Demand], Mapping[str, Work]]:
     """Return the paper's episodes, demands and works by model."""
-    queues, demands, rates = paper_groups()
-    return queues, demands, true_works(queues, demands, rates, FaultModel())
+    queues, demands = paper_groups()
+    return queues, demands, true_works(queues, demands, FaultModel())
 
 
 def play(changes: Sequence[Change]) -> dict[str, Any]:

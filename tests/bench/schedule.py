@@ -18,19 +18,18 @@ from actors.engine.in_flight import choose_in_flight
 from orchestrator.scheduling.balance import Load
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast.forecast import count_work, published_cells, replica_rates
-from orchestrator.scheduling.forecast.throughput import Rate
 from orchestrator.scheduling.nodes import NODE_GPUS, build_nodes
 from orchestrator.scheduling.resources import MAX_REPLICAS
 from sweeps.load import load
-from tests.simulated_schedule import FaultModel, Work, simulate, true_work
+from tests.simulated_schedule import FaultModel, Work, simulate, true_works
 
 PAPER = Path(__file__).parents[2] / "sweeps/paper.toml"
 TARGETS = 25
 """Ends, up to 1.5 times the bound, for which the LPT schedule is tried."""
 
 
-def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand], dict[str, Rate]]:
-    """Return the episodes, the demand and the rate of each model of the paper on GPUs."""
+def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand]]:
+    """Return the episodes and the demand of each model of the paper on GPUs."""
     sweep = load(PAPER, [])
     cells, numbers = published_cells(sweep), count()
     counts, rates = count_work(sweep, cells), replica_rates(sweep, "h200", [], cells)
@@ -41,14 +40,7 @@ def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand], dict[st
         m.name: Demand(0, m.gpus, MAX_REPLICAS, in_flight[m.name], rate=rates[m.name].episodes, start=rates[m.name].start)
         for m in models
     }  # fmt: skip
-    return queues, demands, rates
-
-
-def true_works(
-    queues: Mapping[str, Sequence[int]], demands: Mapping[str, Demand], rates: Mapping[str, Rate], faults: FaultModel
-) -> dict[str, Work]:
-    """Return the work of each model."""
-    return {name: true_work(len(queue), demands[name], faults, name) for name, queue in queues.items()}
+    return queues, demands
 
 
 def malleable_lpt(works: Mapping[str, Work], gpus: int, bound: float) -> float:
@@ -76,9 +68,9 @@ def _list_schedule(works: Mapping[str, Work], gpus: int, end: float) -> float:
 
 
 def main(gpus: int, seed: int | None) -> dict[str, Any]:
-    queues, demands, rates = paper_groups()
+    queues, demands = paper_groups()
     faults = FaultModel() if seed is None else FaultModel(seed, skew=0.1, slowdown=0.05)
-    works = true_works(queues, demands, rates, faults)
+    works = true_works(queues, demands, faults)
     run = simulate(queues, demands, gpus, faults, build_nodes(gpus, width=NODE_GPUS), works=works)
     played = sum(work.gpus * work.episodes / work.rate for work in works.values())
     lpt = malleable_lpt(works, gpus, run.bound)

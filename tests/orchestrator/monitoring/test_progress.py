@@ -23,9 +23,7 @@ def clock(monkeypatch):
 
 
 def start(folder):
-    schedule = Scheduler(
-        {"policies": range(30), "m": range(30, 1030)}, dict.fromkeys(("policies", "m"), Demand(1, 0)), 8, 0
-    )
+    schedule = Scheduler({"policies": range(30), "m": range(30, 1030)}, dict.fromkeys(PLANNED, Demand(1, 0)), 8, 0)
     return Progress(folder, PLANNED, {"policies": 10, "m": 200}, {"m": 4}), schedule
 
 

@@ -215,9 +215,6 @@ class Court(World):
 
     answers = 10_000
 
-    def take(self, commands) -> None:
-        super().take(commands)
-
     def step(self) -> None:
         before = set(self.delivered)
         super().step()
