@@ -5,7 +5,7 @@ pictures are downloaded and free disk space is checked in advance.
 """
 
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from envs.samples import BadData, lines_file, read_samples
@@ -18,33 +18,33 @@ SPARE = 1 << 30
 Say = Callable[[str], None]
 
 
-def bring_lines(source: RemoteFolder, files: Mapping[str, int], home: Path, scenarios: Sequence[str]) -> None:
+def bring_lines(source: RemoteFolder, scenarios: Sequence[str]) -> None:
     """Download the JSONL file of each scenario. Raises FetchError if the remote folder lacks one."""
-    for target in (lines_file(home, name) for name in scenarios):
-        if target.name not in files:
+    for target in (lines_file(source.home, name) for name in scenarios):
+        if target.name not in source.files:
             raise FetchError(f"{source.address} holds no {target.name}")
-        source.download(target.name, files[target.name], target)
+        source.download(target.name, target)
 
 
-def bring_scenarios(source: RemoteFolder, home: Path, scenarios: Sequence[str], say: Say, hint: str = "") -> None:
+def bring_scenarios(source: RemoteFolder, scenarios: Sequence[str], say: Say, hint: str = "") -> None:
     """Download the lines and pictures of scenarios and unpack them, one archive at a time; ``hint`` says what needs less disk.
 
     Raises FetchError (network, disk), BadArchive (damaged or hostile), BadData (a file that cannot be read).
     """
-    files = source.files()
-    bring_lines(source, files, home, scenarios)
+    files, home = source.files, source.home
+    bring_lines(source, scenarios)
     folders = _picture_folders(home, scenarios)
     loose = [name for name in files if "/" in name and name.partition("/")[0] in folders]
     if outside := [name for name in loose if ".." in name.split("/") or "\0" in name]:
         raise FetchError(f"the listing names {outside[0][:200]!r}, which would land outside the folder")
-    archives = _needed_archives(source, files, folders, home, say)
+    archives = _needed_archives(source, folders, say)
     extracted = sum(sum(wanted.values()) for wanted in archives.values()) + sum(files[name] for name in loose)
     if archives or loose:
         _require_space(home, extracted + max((files[name] for name in archives), default=0), hint, say)
     for name in loose:
-        source.download(name, files[name], home / name)
+        source.download(name, home / name)
     for name, wanted in archives.items():
-        path = source.download(name, files[name], home / ARRIVING / name)
+        path = source.download(name, home / ARRIVING / name)
         say(f"{name}: extracting {len(wanted):,} files, {sum(wanted.values()) / 1e9:.2f} GB")
         _unpack(path, home, wanted)
     shutil.rmtree(home / ARRIVING, ignore_errors=True)
@@ -71,11 +71,9 @@ def _require_space(folder: Path, need: int, hint: str, say: Say) -> None:
         raise FetchError(f"{folder} has {free / 1e9:.1f} GB free, and {(need + SPARE) / 1e9:.1f} GB are needed{hint}")
 
 
-def _needed_archives(
-    source: RemoteFolder, files: Mapping[str, int], folders: Collection[str], home: Path, say: Say
-) -> dict[str, dict[str, int]]:
+def _needed_archives(source: RemoteFolder, folders: Collection[str], say: Say) -> dict[str, dict[str, int]]:
     """Return the archives with needed pictures that are not in place -> names and sizes of these."""
-    archives = {}
+    archives, files = {}, source.files
     for name in (name for name in files if name.endswith(".zip") and "/" not in name):
         path = f"{source.root}/{name}"
         with fetch_errors(name, source.address.who), source.fs.open(path, "rb", block_size=1 << 20) as remote:
@@ -83,7 +81,7 @@ def _needed_archives(
         wanted = {
             entry.filename: entry.file_size
             for entry in entries
-            if entry.filename.removeprefix(PREFIX).partition("/")[0] in folders and not is_in_place(home, entry)
+            if entry.filename.removeprefix(PREFIX).partition("/")[0] in folders and not is_in_place(source.home, entry)
         }
         if wanted:
             say(f"{name}: {files[name] / 1e9:.2f} GB, {len(wanted):,} of its files are needed")

@@ -43,7 +43,7 @@ def fetch_benchmark(folder: Path, scenarios: Sequence[str], revision: str | None
     bench.mkdir(parents=True, exist_ok=True)
     record = {"dataset": DATASET, "commit": address.revision}
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
-    bring_scenarios(RemoteFolder(address, bench), bench, scenarios, say)
+    bring_scenarios(RemoteFolder(address, bench), scenarios, say)
     return check(bench, scenarios)
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ class RemoteFolder:
     """The files of one pinned address, for a local folder ``home``; methods raise FetchError if a request fails."""
 
     def __init__(self, address: Address, home: Path) -> None:
-        self.address, self.arriving = address, home / ARRIVING
+        self.address, self.home, self.arriving = address, home, home / ARRIVING
         if address.scheme in ("http", "https"):
             raise FetchError(
                 f"{address}: 0.2.0 was the last that read web folders; download it, and name the folder as data"
@@ -130,15 +131,17 @@ class RemoteFolder:
             self.fs, root = url_to_fs(str(address).replace("hf://", "hf://datasets/"))
         self.root = str(root).rstrip("/")
 
+    @cached_property
     def files(self) -> dict[str, int]:
-        """Return the size in bytes of every file by its path in the folder."""
+        """The size in bytes of every file by its path in the folder."""
         with fetch_errors(str(self.address), self.address.who):
             self.fs.invalidate_cache()
             details = self.fs.find(self.root, detail=True)
             return {path.removeprefix(f"{self.root}/"): int(details[path]["size"]) for path in sorted(details)}
 
-    def download(self, name: str, size: int, target: Path) -> Path:
+    def download(self, name: str, target: Path) -> Path:
         """Download a file to ``target``, which gets its name only when it is complete; a broken download of the Hub resumes."""
+        size = self.files[name]
         if target.is_file() and target.stat().st_size == size:
             return target
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -54,9 +54,8 @@ def fetch_lines(sweep: Sweep) -> Path:
     if not all(lines_file(home, name).is_file() for name in needed):
         with _stage_lock(home, lambda line: None):
             source = RemoteFolder(address, home)
-            files = source.files()
-            wanted = [name for name in needed if name in sweep.scenarios or lines_file(home, name).name in files]
-            bring_lines(source, files, home, wanted)
+            wanted = [name for name in needed if name in sweep.scenarios or lines_file(home, name).name in source.files]
+            bring_lines(source, wanted)
     return home
 
 
@@ -81,7 +80,7 @@ def stage(data: str, scenarios: Sequence[str], cache: str, say: Say) -> Path:
             return home
         say(f"staging {', '.join(pending)} of {address}")
         hint = f"; name a larger disk in [staging] cache, or in {CACHE} on that node"
-        bring_scenarios(RemoteFolder(address, home), home, pending, say, hint=hint)
+        bring_scenarios(RemoteFolder(address, home), pending, say, hint=hint)
         for name in pending:
             _completion_mark(home, name).touch()
         say(f"staged {', '.join(pending)}")

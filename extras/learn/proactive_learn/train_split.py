@@ -97,12 +97,12 @@ def fetch_split(folder: Path, revision: str | None = None) -> Path:
     """Download the split into ``folder/train`` and check it; raises FetchError or BadData."""
     address, target = pin(Address("hf", DATASET, revision or "", REMOTE)), folder / FOLDER
     source = RemoteFolder(address, target)
-    files = {name: size for name, size in source.files().items() if Path(name).match(PATTERN)}
+    files = {name: size for name, size in source.files.items() if Path(name).match(PATTERN)}
     if not files:
         raise FetchError(f"{address} has no {PATTERN}")
     for name, size in files.items():
         print(f"{name}: {size / 1e6:,.0f} MB")
-        source.download(name, size, target / name)
+        source.download(name, target / name)
     shutil.rmtree(source.arriving, ignore_errors=True)
     print(f"{target}: {check_split(target):,} rows at commit {address.revision}, all good")
     return target

@@ -38,7 +38,7 @@ def resolve_judge(sweep: Sweep, name: str = "", overrides: Sequence[str] = ()) -
 
 
 def choose_judge(folder: Path, sweep: Sweep, prefix: str) -> str:
-    """Return the judge to report: the one whose key begins with ``prefix``, else the sweep's own, else the only one.
+    """Return the judge to report: the one whose key begins with ``prefix``, else the only one, else the sweep's own.
 
     Raises RunFolderError if ``prefix`` matches no judge of this folder, or several.
     """
@@ -49,10 +49,7 @@ def choose_judge(folder: Path, sweep: Sweep, prefix: str) -> str:
             judges = ", ".join(judge_keys) or "none yet"
             raise RunFolderError(f"--judge {prefix!r} names {len(fitting)} judges of {folder}; its judges: {judges}")
         return fitting[0]
-    own_key = own_judge_key(sweep)
-    if own_key in judge_keys or not judge_keys:
-        return own_key
-    return judge_keys[0] if len(judge_keys) == 1 else own_key
+    return judge_keys[0] if len(judge_keys) == 1 else own_judge_key(sweep)
 
 
 def disputed_answers(folder: Path, judge: str, other: str) -> set[str]:
