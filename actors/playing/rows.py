@@ -1,10 +1,13 @@
 """Row types of the tables episodes, turns, options and verdicts.
 
 They are the only definition of each table: the store derives its Parquet schemas from their fields, in order, and ``ls columns``
-prints their documentation.
+prints their documentation, with the values that an annotated text may have.
 """
 
 from typing import Annotated, NamedTuple
+
+from envs.types import Action, Ending, Move, Verdict
+from sweeps.protocol import Protocol
 
 Int32 = Annotated[int, 32]
 """A count, stored in 32 bits; a plain ``int`` is stored in 64."""
@@ -23,13 +26,13 @@ class EpisodeRow(NamedTuple):
     """Abbreviation of the scenario, as ``ls scenarios`` lists it."""
     condition: str
     """Name of the condition, as ``ls conditions`` lists it."""
-    protocol: str
+    protocol: Annotated[str, Protocol]
     """How the episode was played."""
     sample_id: int
     """The sample's number in its scenario's file."""
     seed: int
     """Seed of everything that is drawn, such as the order of options."""
-    ending: str
+    ending: Annotated[str, Ending]
     """How the episode ended."""
     correct: bool | None
     """True if the episode ended with the right category; null for ``oeg``, ``every-frame`` and ``every-state``."""
@@ -74,13 +77,13 @@ class TurnRow(NamedTuple):
     """Path of the picture in the benchmark, with its crop or size."""
     reply: str
     """The model's reply as it came, without its thoughts if its entry has ``thinking``."""
-    option: str | None
+    option: Annotated[str | None, Verdict]
     """``correct`` or ``wrong`` if the reply names a suggestion or the abstention, else ``mismatch``."""
-    category: str | None
+    category: Annotated[str | None, Verdict]
     """``correct`` or ``wrong`` if the reply names a category, else ``mismatch``."""
-    action: str | None
+    action: Annotated[str | None, Action]
     """What kind of option the reply names."""
-    move: str | None
+    move: Annotated[str | None, Move]
     """The move that a correct suggestion asks for; null for any other reply."""
     read_as: str | None
     """The option that an answer of ``oeg-multi`` or a call of ``tools`` maps to, empty if none; null in other protocols."""

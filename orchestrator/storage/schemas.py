@@ -10,7 +10,7 @@ import logging
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import EnumType
 from itertools import pairwise
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -19,8 +19,6 @@ import polars as pl
 
 from actors.playing.rows import EpisodeRow, Int32, OptionRow, TurnRow, VerdictRow
 from actors.text.printable import one_line
-from envs.types import Action, Ending, Move, Verdict
-from sweeps.spec import Protocol
 
 log = logging.getLogger(__name__)
 ROWS: dict[str, type[tuple[Any, ...]]] = {
@@ -32,23 +30,14 @@ ROWS: dict[str, type[tuple[Any, ...]]] = {
 """Stored table -> the type of its rows."""
 METADATA = "proactive_sweep.columns"
 """The key of a Parquet file's metadata that holds column -> description, as JSON."""
-VALUES: dict[tuple[str, str], type[StrEnum]] = {
-    ("EpisodeRow", "ending"): Ending,
-    ("EpisodeRow", "protocol"): Protocol,
-    ("TurnRow", "option"): Verdict,
-    ("TurnRow", "category"): Verdict,
-    ("TurnRow", "action"): Action,
-    ("TurnRow", "move"): Move,
-}
-"""Row type and column -> the values that it may have."""
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """Errors of polars for a file that is absent or not valid Parquet."""
 
 
 def schema(row: type[tuple[Any, ...]]) -> pl.Schema:
     """Return the schema of a table of such rows; all columns may hold nulls. Raises TypeError for an unknown field type."""
-    hints = get_type_hints(row, include_extras=True)
-    return pl.Schema({n: pl.Int32 if hint in (Int32, Int32 | None) else hint for n, hint in hints.items()})
+    hints, kinds = get_type_hints(row, include_extras=True), get_type_hints(row)
+    return pl.Schema({n: pl.Int32 if hints[n] in (Int32, Int32 | None) else kind for n, kind in kinds.items()})
 
 
 EPISODES, TURNS, OPTIONS, VERDICTS = map(schema, (EpisodeRow, TurnRow, OptionRow, VerdictRow))
@@ -80,11 +69,13 @@ class ColumnDoc:
 
 def column_docs(row: type[tuple[Any, ...]]) -> list[ColumnDoc]:
     """Return the columns of a row type in order, each with the docstring under its field or the same field of ``EpisodeRow``."""
-    meanings, hints = _field_docstrings(EpisodeRow) | _field_docstrings(row), get_type_hints(row)
+    meanings, kinds = _field_docstrings(EpisodeRow) | _field_docstrings(row), get_type_hints(row)
+    hints = get_type_hints(row, include_extras=True)
     docs = []
     for name, kind in schema(row).items():
-        values = tuple(value.value for value in VALUES.get((row.__name__, name), ()))
-        docs.append(ColumnDoc(name, str(kind), NoneType in get_args(hints[name]), values, meanings.get(name, "")))
+        notes = getattr(hints[name], "__metadata__", ())
+        values = tuple(text for note in notes if isinstance(note, EnumType) for text in map(str, note))
+        docs.append(ColumnDoc(name, str(kind), NoneType in get_args(kinds[name]), values, meanings.get(name, "")))
     return docs
 
 
