@@ -22,10 +22,8 @@ from sweeps.spec import Cell, Protocol
 
 LOOK = 10
 """Rounds between two looks at an interval; a round is one sample per scenario. The interval is valid at all looks together."""
-UNKNOWN, WRONG, RIGHT, LOST = -1, 0, 1, 2
-"""States of an episode: not played yet, wrong, right, or played without an answer."""
-Answers = np.ndarray[tuple[int], np.dtype[np.int8]]
-"""States of a cell's episodes (samples,), in the drawn order."""
+UNKNOWN = -1.0
+"""Value of an episode that is not played yet; others are 1 if right, 0 if wrong, nan if they ended without an answer."""
 
 
 class Unit(NamedTuple):
@@ -84,9 +82,8 @@ class StoppingRule:
             for cell in unit.all_cells:
                 self._units_of.setdefault(cell, []).append(number)
         sizes = plan.sizes
-        self.answers: dict[int, Answers] = {
-            cell: np.full(sizes[cell], UNKNOWN, dtype=np.int8) for cell in sorted(self._units_of)
-        }
+        self.answers: dict[int, Floats] = {cell: np.full(sizes[cell], UNKNOWN) for cell in sorted(self._units_of)}
+        """Index of a cell -> the values of its episodes (samples,), in the drawn order."""
         self._looked = [0] * len(self.units)
         """For each unit, the number of rounds at its last look."""
         self._narrow_at: dict[int, int] = {}
@@ -97,7 +94,7 @@ class StoppingRule:
         index, _ = self.plan.task(ordinal)
         if index in self.answers:
             rank = self.plan.ranks[self.plan.cells[index].scenario][ordinal - self.plan.offsets[index]]
-            self.answers[index][rank] = LOST if ending in UNSCORED else RIGHT if correct else WRONG
+            self.answers[index][rank] = np.nan if ending in UNSCORED else float(correct)
 
     def add_batch(self, batch: EpisodeBatch) -> None:
         if self.units:
@@ -116,13 +113,13 @@ class StoppingRule:
 
     def bounds(self, unit: Unit, rounds: int) -> tuple[float, float]:
         """Return the interval of a unit after this many rounds, in points."""
-        right = [_to_floats(self.answers[cell]) for cell in unit.cells]
+        right = [self.answers[cell] for cell in unit.cells]
         sizes = [len(values) for values in right]
         if not unit.others:
             low, high = bounds(right, sizes, rounds, unit.half_width / 100)
             return 100 * low, 100 * high
-        others = [_to_floats(self.answers[cell]) for cell in unit.others]
-        halves = [(values - baseline + 1) / 2 for values, baseline in zip(right, others, strict=True)]
+        pairs = zip(right, (self.answers[cell] for cell in unit.others), strict=True)
+        halves = [(values - baseline + 1) / 2 for values, baseline in pairs]
         low, high = bounds(halves, sizes, rounds, unit.half_width / 200)
         return 200 * low - 100, 200 * high - 100
 
@@ -130,7 +127,7 @@ class StoppingRule:
         """Compute the interval of a unit after every ``LOOK`` known rounds, until it is narrow enough."""
         unit = self.units[number]
         answers = [self.answers[cell] for cell in unit.all_cells]
-        unknown = [int(ranks[0]) for states in answers if (ranks := np.flatnonzero(states == UNKNOWN)).size]
+        unknown = [int(ranks[0]) for values in answers if (ranks := np.flatnonzero(values == UNKNOWN)).size]
         known_to = min([max(map(len, answers)), *unknown])
         while number not in self._narrow_at and self._looked[number] + LOOK <= known_to:
             self._looked[number] += LOOK
@@ -165,7 +162,3 @@ def load_rule(plan: Plan, folder: Path) -> StoppingRule:
             if key in answers_by_key:
                 rule.add_answer(ordinal, *answers_by_key[key])
     return rule
-
-
-def _to_floats(answers: Answers) -> Floats:
-    return np.where(answers == LOST, np.nan, answers.astype(np.float64))
