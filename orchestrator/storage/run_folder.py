@@ -63,13 +63,11 @@ Parsed = TypeVar("Parsed")
 
 
 @contextlib.contextmanager
-def claim(
-    folder: Path, sweep: Sweep, update: bool = False, left_out: Sequence[SkippedLines] | None = None
-) -> Iterator[None]:
-    """Lock a run folder for this sweep in a block, and create it if needed.
+def claim(folder: Path, sweep: Sweep, update: bool = False, left_out: Sequence[SkippedLines] = ()) -> Iterator[None]:
+    """Lock a run folder for this sweep in a block, and create it if needed; ``left_out`` are the bad lines of the data.
 
-    ``left_out`` are the bad lines of the data; None if the data was not read. Raises RunFolderError if another driver holds the
-    folder, or if ``update`` is false and stored episodes belong to another configuration or other bad lines.
+    Raises RunFolderError if another driver holds the folder, or if ``update`` is false and stored episodes belong to another
+    configuration or other bad lines.
     """
     with lock.hold(folder):
         had_parts = any(folder.glob("*/*part-*")) or any("/" in name for name in checksums.read_sums(folder))
@@ -77,14 +75,14 @@ def claim(
             _check_same_run(folder, sweep, left_out)
         if left_out:
             checksums.write(folder / BAD_LINES, to_json({"scenarios": [asdict(lines) for lines in left_out]}))
-        elif left_out is not None:
+        else:
             checksums.record_removals(folder, [folder / BAD_LINES])
             safe_write.remove(folder / BAD_LINES)
         checksums.write(folder / RESOLVED, sweep_toml(sweep).encode())
         yield
 
 
-def _check_same_run(folder: Path, sweep: Sweep, left_out: Sequence[SkippedLines] | None) -> None:
+def _check_same_run(folder: Path, sweep: Sweep, left_out: Sequence[SkippedLines]) -> None:
     """Raise RunFolderError if the folder's episodes were played with other settings, or from other good lines."""
     if changed := differences(settings(stored_sweep(folder)), settings(sweep)):
         raise RunFolderError(
@@ -92,8 +90,6 @@ def _check_same_run(folder: Path, sweep: Sweep, left_out: Sequence[SkippedLines]
             " --output, or --update to continue in this folder with the new configuration (finished episodes that still"
             " belong are kept)"
         )
-    if left_out is None:
-        return
     before = read_bad_lines(folder)
     if set(before) != set(left_out):
         raise RunFolderError(
