@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from actors.worker import SharedLedger
 from envs import regular
-from orchestrator.gold.gold_check import gold_verdicts
+from orchestrator.gold.gold_check import FOLDER as GOLD
 from orchestrator.storage import reused, safe_write
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
@@ -66,7 +66,7 @@ def read_spending(folder: Path) -> dict[str, float]:
     """
     reused_rows = reused.read_reused(folder).lazy()
     played = episodes(folder).join(reused_rows.filter(pl.col("judge").is_null()), on="key", how="anti")
-    judged = pl.concat([verdicts(folder).join(reused_rows, on=["key", "judge"], how="anti"), gold_verdicts(folder)])
+    judged = pl.concat([verdicts(folder).join(reused_rows, on=["key", "judge"], how="anti"), verdicts(folder / GOLD)])
     judge_model = pl.col("judge").str.split("/").list.first().alias("model")
     rows = pl.concat([played.select("model", "cost"), judged.select(judge_model, "cost")])
     spent = dict(rows.group_by("model").agg(pl.col("cost").sum()).filter(pl.col("cost") > 0).collect().iter_rows())

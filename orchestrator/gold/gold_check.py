@@ -19,7 +19,7 @@ from envs.sample_line import parse_sample
 from envs.types import Ending
 from orchestrator.gold.labels import BITS
 from orchestrator.report.statistics.judge_error import Confusion
-from orchestrator.storage.verdict_store import pending_answers, verdicts
+from orchestrator.storage.verdict_store import judge_names, pending_answers, verdicts
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 from sweeps.values import digest
@@ -72,7 +72,8 @@ class GoldScore:
         self.judge, answers, bits = judge, load_gold_answers(), (*BITS, "aggregate")
         truths = {f"{bit}_true": [getattr(answer.truth, bit) for answer in answers] for bit in bits}
         known = pl.LazyFrame({"key": [answer.task.key for answer in answers], **truths})
-        judged = known.join(_stored_verdicts(folder, judge).select("key", *bits), on="key").collect()
+        stored = verdicts(folder / FOLDER).filter(judge=judge).select("key", *bits)
+        judged = known.join(stored, on="key").collect()
         self.planned, self.judged = len(answers), judged.height
         self.verdicts = judged.drop_nulls()
         """The answers that got a verdict: its bits, and the true ones as ``BIT_true``."""
@@ -131,7 +132,7 @@ def stop_reason(folder: Path, judge: Judge) -> str:
 
 def gold_notes(folder: Path, judges: Iterable[str] = ()) -> tuple[str, ...]:
     """Return lines about the gold checks of these judges (by default of all judges), which are printed under their tables."""
-    names = tuple(judges) or gold_verdicts(folder).select(pl.col("judge").unique().sort()).collect()["judge"]
+    names = tuple(judges) or judge_names(folder / FOLDER)
     return tuple(line for judge in names for line in GoldScore(folder, judge).sentences())
 
 
@@ -139,17 +140,8 @@ def describe_cost(judge: Judge, folder: Path) -> list[str]:
     """Return the line that ``plan`` prints about the requests of a pending gold check; empty for a judge without a model."""
     if not judge.gold_check or judge.model.backend == "builtin":
         return []
-    done = _stored_verdicts(folder, judge_key(judge)).select(pl.len()).collect().item()
-    left = len(load_gold_answers()) - done
+    score = GoldScore(folder, judge_key(judge))
+    left = score.planned - score.judged
     most = f" to {left * judge.attempts:,}" if judge.attempts > 1 else ""
     line = f"gold check: {judge.model.name} first reads {left:,} answers with known verdicts, {left:,}{most} requests"
     return [f"{line}; gold_check = false in [judge] leaves it out"] if left > 0 else []
-
-
-def gold_verdicts(folder: Path) -> pl.LazyFrame:
-    """Return a scan of all judges' verdicts on gold answers in a run folder (columns as in ``VERDICTS``)."""
-    return verdicts(folder / FOLDER)
-
-
-def _stored_verdicts(folder: Path, judge: str) -> pl.LazyFrame:
-    return gold_verdicts(folder).filter(pl.col("judge") == judge)
