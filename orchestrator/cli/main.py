@@ -8,6 +8,7 @@ import io
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import EntryPoint
@@ -25,21 +26,7 @@ from orchestrator.cli.user_errors import keep_exit_code, path_of, removed_senten
 
 HELP = "Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals."
 GROUPS = {"data": "The benchmark's data: download or check it.", "models": "The models: check and try them."}
-COMMANDS = {
-    "Start": {
-        "init": "start:init",
-        "ls": "listing:list_names",
-        "plan": "plan:plan",
-        "run": "run:run",
-        "data.fetch": "data:fetch",
-        "data.check": "data:check",
-        "models.check": "models:check",
-        "models.try": "models:try_models",
-    },
-    "Watch": {"status": "watch:status", "view": "watch:view", "ctl": "watch:ctl"},
-    "Compare": {"report": "report:report", "compare": "report:compare", "judge": "judge:judge", "audit": "audit:audit"},
-    "Share": {"track": "share:track", "merge": "share:merge", "export": "share:export"},
-}
+COMMANDS = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
 """Panel of ``--help`` -> command, or group and command -> module of this folder and function."""
 
 
