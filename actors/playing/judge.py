@@ -19,16 +19,7 @@ from typing import Generic, TypeVar
 
 from actors.engine.backend import ENDS_EPISODE, Backend, Message, ModelStopped, Refused, Reply, Request, Situation
 from actors.playing.prompts import open_view
-from envs import SCENARIOS, dialogue, rulejudge
-from envs.openended import (
-    JUDGE_VERSION,
-    Bits,
-    accepted_answers,
-    instruction,
-    read_marks,
-    read_verdict,
-    strict_verdict,
-)
+from envs import SCENARIOS, dialogue, openended, rulejudge
 from envs.thoughts import strip_thinking
 from envs.types import Mode, Sample, State, View
 from sweeps.spec import Cell, Judge
@@ -58,7 +49,7 @@ class Judged(Generic[Verdict]):
     replies: list[Reply] = field(default_factory=list)
     seconds: float = 0.0
     """Seconds that the judge took, over all requests."""
-    strict: Bits | None = None
+    strict: openended.Bits | None = None
     """The verdict that the package's parser reads in the first reply; None if there was no reply."""
 
     @property
@@ -69,7 +60,7 @@ class Judged(Generic[Verdict]):
 
 async def judge_answer(
     sample: Sample, cell: Cell, answer: str, judge: Judge, backend: Backend, seed: int
-) -> Judged[Bits]:
+) -> Judged[openended.Bits]:
     """Ask the judge about a model's answer until its verdict can be read, at most ``judge.attempts`` times.
 
     The judge sees only what follows the model's thinking; if nothing follows, it judges an empty answer. Raises BackendDied
@@ -78,10 +69,10 @@ async def judge_answer(
     scenario = sample.scenario
     messages, situation, marks = judge_prompt(sample, cell, answer, judge)
     judged = await ask_judge(
-        messages, situation, judge, backend, seed, lambda text: read_verdict(text, scenario, marks)
+        messages, situation, judge, backend, seed, lambda text: openended.read_verdict(text, scenario, marks)
     )
     if judged.replies:
-        judged.strict = strict_verdict(judged.replies[0].text, scenario, marks)
+        judged.strict = openended.strict_verdict(judged.replies[0].text, scenario, marks)
     return judged
 
 
@@ -115,9 +106,9 @@ def judge_prompt(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
     view = open_view(sample, state, condition)
     spoken_answer = strip_thinking(answer) or ""
-    answers = accepted_answers(sample, reference=condition.mode is Mode.REFERENCE)
+    answers = openended.accepted_answers(sample, reference=condition.mode is Mode.REFERENCE)
     if judge.instruction == "ours":
-        messages: tuple[Message, ...] = (Message("user", instruction(view.prompt, answers, spoken_answer)),)
+        messages: tuple[Message, ...] = (Message("user", openended.instruction(view.prompt, answers, spoken_answer)),)
     else:
         messages = paper_messages(view.prompt, answers, spoken_answer)
     return messages, Situation(sample, state, view, answer=spoken_answer), len(answers)
@@ -214,10 +205,10 @@ class TurnJudge:
         failed its trial (``JudgeTrial``).
         """
         spoken_answer, lines = strip_thinking(answer) or "", dialogue.turn_choices(sample, state).lines
-        messages = (Message("user", instruction(view.prompt, lines, spoken_answer, dialogue.TURN_TASK)),)
+        messages = (Message("user", openended.instruction(view.prompt, lines, spoken_answer, dialogue.TURN_TASK)),)
         situation = Situation(sample, state, view, answer=spoken_answer, dialogue=True)
         seed = int(digest(f"{key}/{state.turn}/{self.key}", 7), 16)
-        parse = partial(read_marks, count=len(lines))
+        parse = partial(openended.read_marks, count=len(lines))
         judged = await self.trial.run(lambda: ask_judge(messages, situation, self.spec, self.backend, seed, parse))
         if judged.verdict is None:
             raise NoVerdict(f"{self.spec.model.name} gave no verdict on turn {state.turn}: {judged.reason}")
@@ -226,7 +217,7 @@ class TurnJudge:
 
 def turn_judge_key(judge: Judge) -> str:
     """Return the judge's part of an episode key: name and hash of what changes its verdicts (``rule-judge/turns-1-3fa9c1d2``)."""
-    wording = instruction("question", ("one", "two"), "answer", dialogue.TURN_TASK)
+    wording = openended.instruction("question", ("one", "two"), "answer", dialogue.TURN_TASK)
     return name_judge(judge, dialogue.VERSION, sha256(wording.encode()).hexdigest())
 
 
@@ -266,7 +257,7 @@ def instruction_hash(judge: Judge) -> str:
     if judge.instruction == "paper":
         name, wording = "paper", "\0".join(read_paper_wording())
     else:
-        name, wording = JUDGE_VERSION, instruction("question", ("one", "two"), "answer")
+        name, wording = openended.JUDGE_VERSION, openended.instruction("question", ("one", "two"), "answer")
     return f"{name}:{sha256(wording.encode()).hexdigest()[:16]}"
 
 

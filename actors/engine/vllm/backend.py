@@ -39,15 +39,9 @@ from actors.engine.hf.network import adapter_folder
 from actors.engine.image_loader import PictureLoader, thread_count
 from actors.engine.in_flight import with_prepared_ahead
 from actors.engine.request_pipeline import RequestPipeline
+from actors.engine.vllm import parsers
 from actors.engine.vllm.model_input import SentPictures, count_pictures, describe_input
 from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params, use_all_cores_but_one
-from actors.engine.vllm.parsers import (
-    ToolCalls,
-    add_functions,
-    open_thoughts,
-    processor_adds_tokens,
-    writes_start_token,
-)
 from envs.tool_calls import Function
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
@@ -84,11 +78,11 @@ class VLLMBackend(Backend):
         self.template = ChatParams(chat_template_kwargs=self.chat)
         renderer.warmup(self.template)
         self.tokens = renderer.default_chat_tok_params.with_kwargs(
-            add_special_tokens=(not writes_start_token(renderer, self.template) or model.faithful)
-            and processor_adds_tokens(renderer)
+            add_special_tokens=(not parsers.writes_start_token(renderer, self.template) or model.faithful)
+            and parsers.processor_adds_tokens(renderer)
         )
-        self.calls = ToolCalls(model, renderer, self.template) if model.calls_natively else None
-        self.thoughts, self.reply_limit = open_thoughts(model, renderer, self.template), model.reply_limit
+        self.calls = parsers.ToolCalls(model, renderer, self.template) if model.calls_natively else None
+        self.thoughts, self.reply_limit = parsers.open_thoughts(model, renderer, self.template), model.reply_limit
         self.shares_pictures = arguments["enable_prefix_caching"] or arguments.get("mm_processor_cache_gb") != 0
         self.checkpoint_decoding = self.engine.model_config.try_get_generation_config()
         """The checkpoint's generation configuration, which the engine itself does not follow."""
@@ -197,7 +191,7 @@ class VLLMBackend(Backend):
 
     def render(self, chat: Chat, functions: Sequence[Function] = ()) -> Any:
         """Return the prompt: template, tokens and preprocessed pictures; raises what the renderer raises."""
-        template = add_functions(self.template, functions) if functions else self.template
+        template = parsers.add_functions(self.template, functions) if functions else self.template
         _, (prompt,) = self.engine.renderer.render_chat([chat], template, self.tokens)
         return prompt
 

@@ -6,14 +6,7 @@ from vllm import SamplingParams
 from vllm.model_executor.layers.fusion.mm_input_norm import _load_norm_params
 
 from actors.engine.backend import ModelInput
-from actors.engine.hf.input_hashes import (
-    IDS,
-    dtype_name,
-    hash_normalization,
-    hash_tensors,
-    holds_raw_pixels,
-    join_slices,
-)
+from actors.engine.hf import input_hashes
 
 FIELDS = (
     "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "max_tokens",
@@ -44,11 +37,13 @@ def describe_input(prompt: Any, parameters: SamplingParams, config: Any) -> Mode
     names = dict.fromkeys(name for picture in pictures for name in picture)
     tensors = {name: [picture[name] for picture in pictures if name in picture] for name in names}
     if tensors and config.hf_config.model_type in SLICED:
-        tensors = join_slices(tensors)
+        tensors = input_hashes.join_slices(tensors)
     ids = list(prompt["prompt_token_ids"])
     choices = {name: getattr(parameters, name) for name in FIELDS} | {"banned": sorted(parameters.logit_bias or ())}
-    hashes, raw = hash_tensors({IDS: ids, **tensors}, config.dtype), holds_raw_pixels(tensors)
-    if raw:
+    hashes = input_hashes.hash_tensors({input_hashes.IDS: ids, **tensors}, config.dtype)
+    if raw := input_hashes.holds_raw_pixels(tensors):
         normalization = _load_norm_params(config)
-        hashes |= hash_normalization(normalization.image_mean, normalization.image_std, normalization.rescale_factor)
-    return ModelInput(tuple(ids), hashes, choices, dtype_name(config.dtype), raw)
+        hashes |= input_hashes.hash_normalization(
+            normalization.image_mean, normalization.image_std, normalization.rescale_factor
+        )
+    return ModelInput(tuple(ids), hashes, choices, input_hashes.dtype_name(config.dtype), raw)

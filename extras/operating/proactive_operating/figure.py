@@ -6,17 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from envs import in_paper_order
-from orchestrator.report.figures.plots import (
-    GRAY,
-    INK,
-    LEGEND_ENTRIES,
-    LEGEND_LINE,
-    TALLEST,
-    gray_models,
-    new_figure,
-    series_look,
-    short_label,
-)
+from orchestrator.report.figures import plots
 from orchestrator.report.run_data import RunData
 
 Series = tuple[str, str]
@@ -28,25 +18,27 @@ MOST_CURVES = 8
 def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, run_data: RunData) -> Figure | None:
     """Draw each model's curve per scenario, with its own point, the greedy point and uniform chance; None without curves."""
     series = curves.select("model", "condition").unique(maintain_order=True).iter_rows()
-    names = [name for name in series if name[0] not in gray_models(run_data)][:MOST_CURVES]
+    names = [name for name in series if name[0] not in plots.gray_models(run_data)][:MOST_CURVES]
     if not names:
         return None
-    looks = {name: series_look(number) for number, name in enumerate(names)}
-    hollow = Line2D([], [], color=INK, marker="o", linewidth=0, fillstyle="none", markersize=4, label="hollow: greedy")
-    chance = Line2D([], [], color=GRAY, marker="x", linewidth=0, markersize=5, label="uniform chance")
+    looks = {name: plots.series_look(number) for number, name in enumerate(names)}
+    hollow = Line2D(
+        [], [], color=plots.INK, marker="o", linewidth=0, fillstyle="none", markersize=4, label="hollow: greedy"
+    )
+    chance = Line2D([], [], color=plots.GRAY, marker="x", linewidth=0, markersize=5, label="uniform chance")
     handles = [*_curve_handles(looks), hollow, chance]
     scenarios = in_paper_order(curves["scenario"])
     across = min(4, len(scenarios))
     down = -(-len(scenarios) // across)
-    height = min(TALLEST, down * 1.45 + 0.3 + LEGEND_LINE * -(-len(handles) // LEGEND_ENTRIES))
-    figure = new_figure(height)
+    height = min(plots.TALLEST, down * 1.45 + 0.3 + plots.LEGEND_LINE * -(-len(handles) // plots.LEGEND_ENTRIES))
+    figure = plots.new_figure(height)
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     for panel, scenario in zip(panels, scenarios, strict=False):
         for (model, condition), look in looks.items():
             chosen = [frame.filter(scenario=scenario, model=model, condition=condition) for frame in (curves, points)]
             _draw_curve(panel, chosen[0], chosen[1], look)
         at_chance = points.filter(scenario=scenario).select("chance_ps", "chance_acc").row(0)
-        panel.plot(*at_chance, "x", color=GRAY, markersize=5, zorder=3)
+        panel.plot(*at_chance, "x", color=plots.GRAY, markersize=5, zorder=3)
         panel.set_title(scenario, pad=2)
         panel.set_ylim(0, 104)
         panel.grid(axis="both")
@@ -54,18 +46,18 @@ def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, run_data: RunDa
         panel.set_visible(False)
     figure.supxlabel("suggestions per episode")
     figure.supylabel("accuracy, %")
-    figure.legend(handles=handles, loc="outside upper left", ncols=LEGEND_ENTRIES)
+    figure.legend(handles=handles, loc="outside upper left", ncols=plots.LEGEND_ENTRIES)
     return figure
 
 
 def value_figure(values: pl.DataFrame, run_data: RunData) -> Figure | None:
     """Draw what each model's play is worth over the price of a question: its own point, and the best will to ask."""
-    means = values.filter(pl.col("scenario").is_null(), ~pl.col("model").is_in(list(gray_models(run_data))))
+    means = values.filter(pl.col("scenario").is_null(), ~pl.col("model").is_in(list(plots.gray_models(run_data))))
     series = means.select("model", "condition").unique(maintain_order=True).rows()[:MOST_CURVES]
     if not series:
         return None
-    looks = {name: series_look(number) for number, name in enumerate(series)}
-    figure = new_figure(2.4)
+    looks = {name: plots.series_look(number) for number, name in enumerate(series)}
+    figure = plots.new_figure(2.4)
     panel = figure.subplots()
     for (model, condition), (color, _) in looks.items():
         rows = means.filter(model=model, condition=condition)
@@ -75,9 +67,9 @@ def value_figure(values: pl.DataFrame, run_data: RunData) -> Figure | None:
     panel.set_ylim(bottom=min(0.0, float(means["best"].min() or 0.0)))  # type: ignore[arg-type]
     panel.set_xlabel("price of a question, points")
     panel.set_ylabel("accuracy less price, %")
-    dashed = Line2D([], [], color=INK, linestyle="--", linewidth=0.8, label="dashed: own point")
+    dashed = Line2D([], [], color=plots.INK, linestyle="--", linewidth=0.8, label="dashed: own point")
     handles = [*_curve_handles(looks, marked=False), dashed]
-    figure.legend(handles=handles, loc="outside upper left", ncols=LEGEND_ENTRIES)
+    figure.legend(handles=handles, loc="outside upper left", ncols=plots.LEGEND_ENTRIES)
     return figure
 
 
@@ -96,6 +88,6 @@ def _curve_handles(looks: dict[Series, tuple[str, str]], marked: bool = True) ->
     several = len({condition for _, condition in looks}) > 1
     return [
         Line2D([], [], color=color, marker=marker if marked else "", linewidth=1.1, markersize=4,
-               label=short_label(f"{model}, {condition}" if several else model))
+               label=plots.short_label(f"{model}, {condition}" if several else model))
         for (model, condition), (color, marker) in looks.items()
     ]  # fmt: skip

@@ -19,17 +19,7 @@ from actors.text.printable import list_first
 from envs import SCENARIOS, regular
 from envs.plural import pluralize
 from orchestrator.report.measures.estimates import estimate
-from orchestrator.report.paper.published import (
-    AVERAGE,
-    MEASURES,
-    ROUNDING,
-    UNVERIFIED,
-    decoding_mismatch,
-    decoding_note,
-    foreign_scenarios,
-    published_figures,
-    subset_scenarios,
-)
+from orchestrator.report.paper import published as paper
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.scores.answer import GROUP
 from orchestrator.report.scores.metrics import missing_episodes
@@ -82,14 +72,14 @@ def compare_with_paper(run_data: RunData) -> pl.DataFrame:
     apart, flips = _decoding_notes(run_data), measured_flips(run_data.folder)
     sizes = {names: part["finished"].to_list() for names, part in run_data.rows.group_by(GROUP)}
     samplings = {"oeg": run_data.sweep.open_ended.sampling, "oeg-multi": run_data.sweep.open_ended.sampling}
-    subsets = {protocol: subset_scenarios(run_data, protocol) for protocol in MEASURES}
-    foreign, rows = foreign_scenarios(run_data), []
+    subsets = {protocol: paper.subset_scenarios(run_data, protocol) for protocol in paper.MEASURES}
+    foreign, rows = paper.foreign_scenarios(run_data), []
     for row in _own_figures(run_data).iter_rows(named=True):
         protocol = row["protocol"]
         reason = (
             _sample_reason(row["scenario"], foreign)
             or ("the paper has no such figure" if row["published"] is None else "")
-            or decoding_mismatch(samplings.get(protocol, run_data.sweep.sampling), protocol)
+            or paper.decoding_mismatch(samplings.get(protocol, run_data.sweep.sampling), protocol)
             or _sample_reason(row["scenario"], subsets[protocol])
             or _unfinished_reason(row)
         )
@@ -101,7 +91,7 @@ def compare_with_paper(run_data: RunData) -> pl.DataFrame:
         is_exact = protocol == "mcqa" and not row["apart"]
         rows.append(row | _agreement_columns(row, is_exact, sizes[tuple(row[name] for name in GROUP)]))
     frame = pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
-    scenario = rank_of("scenario", [*SCENARIOS, AVERAGE])
+    scenario = rank_of("scenario", [*SCENARIOS, paper.AVERAGE])
     return frame.sort("model", "protocol", "condition", scenario, "measure")
 
 
@@ -115,27 +105,27 @@ def _own_figures(run_data: RunData) -> pl.DataFrame:
         means = open_ended_averages(run_data).select(*GROUP, *INTERVALS, pl.lit(run_data.judge).alias("judge"))
         averages = averages.join(means, on=list(GROUP), how="left")
     counts = run_data.rows.group_by(GROUP).agg(pl.col("planned", "finished", "errors").sum())
-    averages = averages.join(counts, on=list(GROUP)).with_columns(scenario=pl.lit(AVERAGE))
+    averages = averages.join(counts, on=list(GROUP)).with_columns(scenario=pl.lit(paper.AVERAGE))
     both = pl.concat([cells, averages], how="diagonal")
     shared_columns = [name for name in (*GROUP, *COUNTS) if name in both.columns]
     parts = [
         both.filter(protocol=protocol).select(
             *shared_columns, measure=pl.lit(name), ours=name, low=f"{name}_low", high=f"{name}_high"
         )
-        for protocol, measures in MEASURES.items()
+        for protocol, measures in paper.MEASURES.items()
         for name in measures.values()
         if name in both.columns
     ]
     papers = {model.name: model.paper for model in run_data.sweep.models}
     rows = pl.concat(parts).filter(~(pl.col("condition").eq("reference") & pl.col("measure").eq("ps")))
     rows = rows.with_columns(paper=pl.col("model").replace_strict(papers, default="", return_dtype=pl.String))
-    published = published_figures().filter(filtered=run_data.sweep.selection.filtered)
+    published = paper.published_figures().filter(filtered=run_data.sweep.selection.filtered)
     return rows.join(published.select(*KEY, "published"), on=list(KEY), how="left")
 
 
 def comparison_tables(rows: pl.DataFrame) -> Iterator[Table]:
     """Yield a table per condition and protocol: ours, under it the paper's and the difference, with ``*`` if they disagree."""
-    published, names = rows.filter(pl.col("published").is_not_null()), (*SCENARIOS, AVERAGE)
+    published, names = rows.filter(pl.col("published").is_not_null()), (*SCENARIOS, paper.AVERAGE)
     for (protocol, condition), part in published.group_by(["protocol", "condition"], maintain_order=True):
         mark = "more than rounding and flips allow" if part["exact"].all() else "outside our 95% interval"
         title = f"{condition} ({protocol}): ours, the paper's and the difference"
@@ -147,7 +137,7 @@ def comparison_tables(rows: pl.DataFrame) -> Iterator[Table]:
 
 def comparison_notes(rows: pl.DataFrame) -> list[str]:
     """Return sentences on the agreement of each table, the reasons for missing comparisons, and what cannot be checked."""
-    cells = rows.filter(pl.col("scenario") != AVERAGE)
+    cells = rows.filter(pl.col("scenario") != paper.AVERAGE)
     skipped = cells.drop_nulls("reason").unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
     reasons = skipped.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
     judges = rows["judge"].drop_nulls().unique().sort()
@@ -166,7 +156,7 @@ def comparison_notes(rows: pl.DataFrame) -> list[str]:
             " with the batch; * is beyond what that explains (5%)"
             for rate, names in rates.rows()
         ),
-        *([UNVERIFIED] if rows["published"].count() else []),
+        *([paper.UNVERIFIED] if rows["published"].count() else []),
     ]
 
 
@@ -185,19 +175,19 @@ def _decoding_notes(run_data: RunData) -> dict[str, str]:
     """Return how our decoding and reading of each protocol differ from the package's; empty texts where they do not."""
     sweep, open_ended = run_data.sweep, run_data.sweep.open_ended.sampling
     reader = f"answers read by {turn_judge_key(sweep.turn_judge)}" if sweep.turn_judge else ""
-    several_turns = (OUR_READING, reader, decoding_note(open_ended, "oeg-multi"))
-    notes = {"mcqa": decoding_note(sweep.sampling, "mcqa"), "oeg": decoding_note(open_ended, "oeg")}
+    several_turns = (OUR_READING, reader, paper.decoding_note(open_ended, "oeg-multi"))
+    notes = {"mcqa": paper.decoding_note(sweep.sampling, "mcqa"), "oeg": paper.decoding_note(open_ended, "oeg")}
     return notes | {"oeg-multi": "; ".join(filter(None, several_turns))}
 
 
 def _sample_reason(scenario: str, reasons: Mapping[str, str]) -> str:
     """Return the reason that ``reasons`` has for a scenario; for an average, the first reason of any scenario."""
-    return next(iter(reasons.values()), "") if scenario == AVERAGE else reasons.get(scenario, "")
+    return next(iter(reasons.values()), "") if scenario == paper.AVERAGE else reasons.get(scenario, "")
 
 
 def _unfinished_reason(row: Mapping[str, Any]) -> str:
     """Return why a cell or average is not complete: not played, failed, or not judged yet; empty if it is."""
-    if row["scenario"] == AVERAGE:
+    if row["scenario"] == paper.AVERAGE:
         return "" if row["all_seven"] else "not all seven scenarios are complete"
     done = f"{row['planned'] - row['lacking']:,} of {pluralize(row['planned'], 'episode')} with an answer or verdict"
     return f"unfinished: {done}" if row["lacking"] else "" if row["ours"] is not None else "nothing is scored"
@@ -207,14 +197,14 @@ def _agreement_columns(row: Mapping[str, Any], exact: bool, sizes: Sequence[int]
     """Return the columns of agreement: by the number of episodes and the rate of flips if ``exact``, else by the interval."""
     low, high, published = row["low"], row["high"], row["published"]
     if not exact:
-        inside = None if low is None or high is None else low - ROUNDING <= published <= high + ROUNDING
+        inside = None if low is None or high is None else low - paper.ROUNDING <= published <= high + paper.ROUNDING
         return {"exact": False, "inside": inside}
     flip_share, is_ps = row["flip_rate"] / 100, row["measure"] == "ps"
     error = 0.0 if low is None else (high - low) / (2 * Z)
-    if row["scenario"] == AVERAGE:
+    if row["scenario"] == paper.AVERAGE:
         variance = sum(1 / size for size in sizes if size) * flip_share / max(len(sizes), 1) ** 2
         flip_error = error * (2 * flip_share) ** 0.5 if is_ps else 100 * variance**0.5
-        inside = abs(row["difference"]) <= 2 * ROUNDING + Z * flip_error + FLOAT_ERROR
+        inside = abs(row["difference"]) <= 2 * paper.ROUNDING + Z * flip_error + FLOAT_ERROR
         return {"exact": True, "inside": inside}
     scored, finished = row["scored"], row["finished"]
     if is_ps:  # a flipped answer draws a new number of suggestions
@@ -232,8 +222,8 @@ def smallest_difference(total: int, n: int, published: float, scale: float) -> i
     ``total`` counts correct episodes (scale 100) or suggestions (scale 1) of ``n`` episodes. If no integer rounds to the
     published figure, the nearest one is used.
     """
-    lowest = ceil((published - ROUNDING) * n / scale - FLOAT_ERROR)
-    highest = floor((published + ROUNDING) * n / scale + FLOAT_ERROR)
+    lowest = ceil((published - paper.ROUNDING) * n / scale - FLOAT_ERROR)
+    highest = floor((published + paper.ROUNDING) * n / scale + FLOAT_ERROR)
     if lowest > highest:
         lowest = highest = round(published * n / scale)
     return max(0, total - highest) - max(0, lowest - total)
