@@ -17,13 +17,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from actors.text.printable import one_line
 from envs.types import Mode
 from orchestrator.report.figures import FEWEST
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import order_models
-from orchestrator.report.tables.table import one_line
 from sweeps.protocol import ZERO_SHOT
 
 PAGE, TALLEST = 6.75, 9.0

@@ -10,9 +10,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from actors.text.printable import FORMULA
+from actors.text.printable import FORMULA, one_line
 from envs.plural import pluralize
-from orchestrator.report.tables.table import MINUS, MISSING, Table, TableCell, one_line
+from orchestrator.report.tables.table import MINUS, MISSING, Table, TableCell
 
 if TYPE_CHECKING:
     import polars as pl

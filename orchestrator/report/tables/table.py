@@ -5,8 +5,6 @@ Texts are data, never markup; each renderer (``formats``, ``html``) escapes them
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -111,12 +109,6 @@ def drop_empty_columns(table: Table) -> Table:
     filled = [n for n in columns if not n or any(row[n].text not in ("", MISSING.text) for row in table.rows)]
     rows = tuple(tuple(row[n] for n in filled) for row in table.rows)
     return replace(table, columns=tuple(table.columns[n] for n in filled), rows=rows)
-
-
-def one_line(text: str) -> str:
-    """Return the text without line breaks, control characters and marks that change the direction of text."""
-    spaced = re.sub(r"\s+", " ", text).strip()
-    return "".join(char for char in spaced if unicodedata.category(char)[0] != "C")
 
 
 def format_signed(value: float, digits: int = 1) -> str:
