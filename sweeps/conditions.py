@@ -4,10 +4,10 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from envs import SCENARIOS, stimulus
 from envs.installed import Offer, PackageError, install_line, offers
@@ -98,22 +98,18 @@ class Condition(Frozen):
     hint_wordings: Mapping[str, Text] = {}
     """Published hint -> its text in a replicate."""
 
-    @model_validator(mode="after")
-    def _check_fields(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         replays, plays = self.history or self.lenient or self.budget, self.mode is Mode.PLAY
-        faults = {
-            "hint = true adds the scenario's own hint; with hint_text, leave it out": self.hint and self.hint_text,
-            "history_turns needs history = true": self.history_turns and not self.history,
-            "every_frame asks each picture afresh; leave out history, lenient, budget, picture and mode": self.every_frame
-            and (replays or self.hides_picture or not plays),
-            "every_state asks each state afresh; leave out history, every_frame, shuffled and mode": self.every_state
-            and (self.history or self.every_frame or self.shuffled or not plays),
-            "orders and thoughts need every_state = true": (self.orders != ORDERS or self.thoughts)
-            and not self.every_state,
-        }
-        if fault := next((fault for fault, applies in faults.items() if applies), ""):
-            raise ValueError(fault)
-        return self
+        if self.hint and self.hint_text:
+            yield "hint = true adds the scenario's own hint; with hint_text, leave it out"
+        if self.history_turns and not self.history:
+            yield "history_turns needs history = true"
+        if self.every_frame and (replays or self.hides_picture or not plays):
+            yield "every_frame asks each picture afresh; leave out history, lenient, budget, picture and mode"
+        if self.every_state and (self.history or self.every_frame or self.shuffled or not plays):
+            yield "every_state asks each state afresh; leave out history, every_frame, shuffled and mode"
+        if (self.orders != ORDERS or self.thoughts) and not self.every_state:
+            yield "orders and thoughts need every_state = true"
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields except the description."""
@@ -176,15 +172,13 @@ class OwnCondition(Condition):
     name: Annotated[str, Field(pattern=NAME, max_length=60)]
     scenarios: Names = ()
 
-    @model_validator(mode="after")
-    def _check_name(self) -> Self:
+    def _faults(self) -> Iterator[str]:
+        yield from super()._faults()
         if self.name in {**CONDITIONS, **VARIANTS} or self.name == "all":
-            raise ValueError(f"{self.name} is the name of a condition that ships; choose another")
+            yield f"{self.name} is the name of a condition that ships; choose another"
         if REPLICATE.search(self.name) or self.is_replicate or self.hint_wordings:
-            raise ValueError(
-                "order, draw, wording and hint_wordings, and names that end like -order1, -seed1 or -wording1, are for replicates"
-            )
-        return self
+            names = "names that end like -order1, -seed1 or -wording1"
+            yield f"order, draw, wording and hint_wordings, and {names}, are for replicates"
 
 
 def find_rules(condition: Condition) -> Offer:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import date
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -77,11 +77,9 @@ class Endpoint(Frozen):
         """Return True if it has prices, or if the address is not OpenAI's own."""
         return bool(self.prompt_price or self.reply_price or self.base_url)
 
-    @model_validator(mode="after")
-    def _check_prices(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.max_cost is not None and not (self.prompt_price or self.reply_price):
-            raise ValueError("max_cost needs prompt_price and reply_price; without them, every request costs nothing")
-        return self
+            yield "max_cost needs prompt_price and reply_price; without them, every request costs nothing"
 
 
 class ModelSpec(Frozen):
@@ -164,11 +162,29 @@ class ModelSpec(Frozen):
         filled = {"backend": "openai", **fields} if address else fields
         return {"gpus": 0, **filled} if filled.get("backend") in ("openai", "builtin", "human") else filled
 
-    @model_validator(mode="after")
-    def _check_entry(self) -> Self:
-        if fault := next(filter(None, _faults(self)), ""):
-            raise ValueError(fault)
-        return self
+    def _faults(self) -> Iterator[str]:
+        options, gpus, today = self.options, self.gpus, self.chat.get("today", "2026-11-01")
+        share = options.get("gpu_memory_utilization", 0)
+        if self.requirements and not self.is_local:
+            yield 'requirements: only backend = "vllm" and "transformers" can have packages of their own; leave it out'
+        yield wrong_requirement(self.requirements, self.unsafe_options)
+        if gpus in GPU_SHARES and isinstance(share, int | float) and share > gpus:
+            yield f"options.gpu_memory_utilization is a share of the whole GPU; with gpus = {gpus}, write at most {gpus}"
+        invariant = options.get("batch_invariant", True)
+        if invariant is not True or ("batch_invariant" in options and (self.backend != "vllm" or not gpus)):
+            yield "options.batch_invariant is a mode of vLLM on GPUs; write true there, or leave it out"
+        if self.thinking and self.backend in ("builtin", "human"):
+            yield f"thinking: backend {self.backend} writes no thoughts; leave it out"
+        if self.thinking and self.thinking.parser != "auto" and self.backend != "vllm":
+            yield 'thinking.parser: write "auto", or leave it out; only backend = "vllm" has reasoning parsers by name'
+        if self.tools not in ("", "text") and self.backend != "vllm":
+            yield 'tools: write "text", or leave it out; only backend = "vllm" has tool parsers by name'
+        try:
+            date.fromisoformat(today)
+        except (TypeError, ValueError):
+            yield f'chat.today = {today!r} is no date; write it as "2026-11-01"'
+        if STAGES in options:
+            yield f"options.{STAGES} is gone (last in 0.2.0); serve the model with its own vLLM and play it as an endpoint"
 
     @property
     def prices(self) -> tuple[float, float]:
@@ -231,28 +247,3 @@ class ModelSpec(Frozen):
         if self.fit_pictures is not None:
             identity["fit_pictures"] = self.fit_pictures
         return identity | {name: value for name, value in special.items() if value}
-
-
-def _faults(model: ModelSpec) -> Iterator[str]:
-    """Yield what is wrong with an entry as a whole, key first; empty texts for what is right."""
-    options, gpus, today = model.options, model.gpus, model.chat.get("today", "2026-11-01")
-    share = options.get("gpu_memory_utilization", 0)
-    if model.requirements and not model.is_local:
-        yield 'requirements: only backend = "vllm" and "transformers" can have packages of their own; leave it out'
-    yield wrong_requirement(model.requirements, model.unsafe_options)
-    if gpus in GPU_SHARES and isinstance(share, int | float) and share > gpus:
-        yield f"options.gpu_memory_utilization is a share of the whole GPU; with gpus = {gpus}, write at most {gpus}"
-    if "batch_invariant" in options and (options["batch_invariant"] is not True or model.backend != "vllm" or not gpus):
-        yield "options.batch_invariant is a mode of vLLM on GPUs; write true there, or leave it out"
-    if model.thinking and model.backend in ("builtin", "human"):
-        yield f"thinking: backend {model.backend} writes no thoughts; leave it out"
-    if model.thinking and model.thinking.parser != "auto" and model.backend != "vllm":
-        yield 'thinking.parser: write "auto", or leave it out; only backend = "vllm" has reasoning parsers by name'
-    if model.tools not in ("", "text") and model.backend != "vllm":
-        yield 'tools: write "text", or leave it out; only backend = "vllm" has tool parsers by name'
-    try:
-        date.fromisoformat(today)
-    except (TypeError, ValueError):
-        yield f'chat.today = {today!r} is no date; write it as "2026-11-01"'
-    if STAGES in options:
-        yield f"options.{STAGES} is gone (last in 0.2.0); serve the model with its own vLLM and play it as an endpoint"

@@ -3,8 +3,8 @@
 ``identity`` holds the fields that change answers and are part of keys.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -33,13 +33,11 @@ class Sampling(Frozen):
     def _expand_name(cls, fields: Any) -> Any:
         return {"checkpoint": True} if fields == "checkpoint" else fields
 
-    @model_validator(mode="after")
-    def _check_source(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.checkpoint and (self.temperature, self.top_p, self.top_k) != (0.0, 1.0, -1):
-            raise ValueError("temperature, top_p and top_k are the checkpoint's own here; leave them out")
+            yield "temperature, top_p and top_k are the checkpoint's own here; leave them out"
         if self.sampled and not self.checkpoint:
-            raise ValueError("sampled needs checkpoint = true; without it, write a temperature above 0")
-        return self
+            yield "sampled needs checkpoint = true; without it, write a temperature above 0"
 
     @property
     def identity(self) -> dict[str, Any]:

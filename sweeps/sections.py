@@ -1,7 +1,7 @@
 """Tables of a sweep file that say how much is played and on what: evidence, precision, replicates, cluster and tracking."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -35,13 +35,11 @@ class Precision(Frozen):
     difference: Points | None = None
     """Half-width of the paired difference in the average over scenarios between each condition and zero-shot."""
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.half_width is None and self.difference is None:
-            raise ValueError("give half_width or difference, in points")
+            yield "give half_width or difference, in points"
         if self.half_width is None and self.per == "cell":
-            raise ValueError('per = "cell" refers to half_width; give that too, or leave per out')
-        return self
+            yield 'per = "cell" refers to half_width; give that too, or leave per out'
 
     @property
     def description(self) -> str:

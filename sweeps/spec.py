@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import product
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from envs.types import Mode
 from sweeps.conditions import CONDITIONS, Condition
@@ -153,12 +153,29 @@ class Sweep(Frozen):
             raise ValueError("must hold no password and no signature, because the run folder stores the address")
         return value
 
-    @model_validator(mode="after")
-    def _check_tables(self) -> Self:
-        """Check what no table can check alone."""
-        if fault := next(_faults(self), ""):
-            raise ValueError(fault)
-        return self
+    def _faults(self) -> Iterator[str]:
+        names, models = {condition.name for condition in self.conditions}, [model.name for model in self.models]
+        choice, repeated, rule = Protocol.MCQA in self.protocols, self.replicates != Replicates(), self.precision
+        unpriced = [m.name for m in self.models if m.backend == "openai" and not m.endpoint.cost_known]
+        if len(set(models)) < len(models):
+            yield f"a model is named twice in models: {max(models, key=models.count)!r}"
+        if self.cluster.max_cost is not None and unpriced:
+            yield f"cluster.max_cost needs prompt_price and reply_price of the endpoint of {unpriced[0]}"
+        primary = self.evidence.primary if self.evidence else ""
+        if primary and (primary == ZERO_SHOT or not {primary, ZERO_SHOT} <= names):
+            yield f"evidence: primary = {primary!r} is compared with {ZERO_SHOT}; name both in conditions"
+        if repeated and not choice:
+            yield "replicates repeat multiple choice, which is not played here; leave them out"
+        if Protocol.OEG_MULTI in self.protocols and self.judge is None:
+            yield 'protocol = "oeg-multi" needs a judge between turns; add [judge] with a model, or with "rule-judge"'
+        if self.turn_judge and self.turn_judge.instruction != "ours":
+            yield 'judge.instruction = "paper" is for one-turn answers; write "ours" for protocol = "oeg-multi"'
+        if rule and not choice:
+            yield "precision: stops multiple choice, which is not played here; leave it out"
+        if rule and repeated:
+            yield "precision: stops cells early, and replicates repeat whole cells; leave one of the two out"
+        if rule and rule.difference is not None and (ZERO_SHOT not in names or len(names) < 2):
+            yield f"precision: difference compares conditions with {ZERO_SHOT}; name {ZERO_SHOT} and another in conditions"
 
     def cells(self) -> tuple[Cell, ...]:
         """Return every possible cell: models first, then scenarios, conditions and protocols, in the sweep's order."""
@@ -238,29 +255,3 @@ class Sweep(Frozen):
         """Return the ``turn_judge`` if its engine has separate workers."""
         judge = self.turn_judge
         return judge if judge and judge.needs_workers else None
-
-
-def _faults(sweep: Sweep) -> Iterator[str]:
-    """Yield what is wrong with a sweep as a whole, table or key first."""
-    names, models = {condition.name for condition in sweep.conditions}, [model.name for model in sweep.models]
-    choice, repeated, rule = Protocol.MCQA in sweep.protocols, sweep.replicates != Replicates(), sweep.precision
-    unpriced = [m.name for m in sweep.models if m.backend == "openai" and not m.endpoint.cost_known]
-    if len(set(models)) < len(models):
-        yield f"a model is named twice in models: {max(models, key=models.count)!r}"
-    if sweep.cluster.max_cost is not None and unpriced:
-        yield f"cluster.max_cost needs prompt_price and reply_price of the endpoint of {unpriced[0]}"
-    primary = sweep.evidence.primary if sweep.evidence else ""
-    if primary and (primary == ZERO_SHOT or not {primary, ZERO_SHOT} <= names):
-        yield f"evidence: primary = {primary!r} is compared with {ZERO_SHOT}; name both in conditions"
-    if repeated and not choice:
-        yield "replicates repeat multiple choice, which is not played here; leave them out"
-    if Protocol.OEG_MULTI in sweep.protocols and sweep.judge is None:
-        yield 'protocol = "oeg-multi" needs a judge between turns; add [judge] with a model, or with "rule-judge"'
-    if sweep.turn_judge and sweep.turn_judge.instruction != "ours":
-        yield 'judge.instruction = "paper" is for one-turn answers; write "ours" for protocol = "oeg-multi"'
-    if rule and not choice:
-        yield "precision: stops multiple choice, which is not played here; leave it out"
-    if rule and repeated:
-        yield "precision: stops cells early, and replicates repeat whole cells; leave one of the two out"
-    if rule and rule.difference is not None and (ZERO_SHOT not in names or len(names) < 2):
-        yield f"precision: difference compares conditions with {ZERO_SHOT}; name {ZERO_SHOT} and another in conditions"

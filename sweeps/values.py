@@ -2,12 +2,12 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 FOLDER = Path(__file__).parent
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
@@ -21,6 +21,16 @@ class Frozen(BaseModel):
     """An immutable table of a file that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    @model_validator(mode="after")
+    def _refuse_faults(self) -> Self:
+        if fault := next(filter(None, self._faults()), ""):
+            raise ValueError(fault)
+        return self
+
+    def _faults(self) -> Iterator[str]:
+        """Yield what is wrong with the table as a whole, key first; empty texts for what is right."""
+        return iter(())
 
 
 def read_table(name: str) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """The ``[train]`` table of a sweep file: model, states, rewards and steps. Defaults are the paper's where it states them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from orchestrator.storage.run_folder import flatten
 from sweeps.load import SweepError, build
@@ -55,11 +55,9 @@ class States(Frozen):
     clear: Annotated[Whole, Field(ge=0, le=1)] = 1
     """Last views of a player who asks until the answer is visible."""
 
-    @model_validator(mode="after")
-    def _check_states(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if not self.hidden + self.middle + self.clear:
-            raise ValueError("takes no state; set at least one of hidden, middle and clear to 1")
-        return self
+            yield "takes no state; set at least one of hidden, middle and clear to 1"
 
 
 class Exploration(Frozen):
@@ -105,13 +103,11 @@ class Train(Frozen):
     seed: Whole = 0
     checkpoint_every: Count = 20
 
-    @model_validator(mode="after")
-    def _check_groups(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.batch % self.rollouts:
-            raise ValueError(f"batch = {self.batch} is not a multiple of rollouts = {self.rollouts}")
+            yield f"batch = {self.batch} is not a multiple of rollouts = {self.rollouts}"
         if self.hinted == self.rollouts:
-            raise ValueError("exploration.hint leaves no reply to the question without hint; take a smaller share")
-        return self
+            yield "exploration.hint leaves no reply to the question without hint; take a smaller share"
 
     @property
     def groups(self) -> int:
