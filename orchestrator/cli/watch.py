@@ -136,12 +136,8 @@ def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson =
         _send(folder, verb, target)
         return
     entries = control_log.read_history(folder)
-    if as_json:
-        printing.print_json([entry.model_dump(mode="json") for entry in entries])
-    else:
-        printing.print_lines(
-            [f"{entry.taken} {entry.sentence}" for entry in entries] or ["no command was sent to this run"]
-        )
+    lines = [f"{entry.taken} {entry.sentence}" for entry in entries] or ["no command was sent to this run"]
+    printing.print_result(as_json, [entry.model_dump(mode="json") for entry in entries], *lines)
 
 
 def _send(folder: Path, verb: str, target: str) -> None:
