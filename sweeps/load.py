@@ -9,13 +9,12 @@ from envs.installed import PackageError, load_function
 from sweeps import packages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition, find_rules
 from sweeps.packages import BUILTIN, find_scenarios
-from sweeps.protocol import ZERO_SHOT
+from sweeps.protocol import ZERO_SHOT, Only, limit_reason, unplayable_reason
 from sweeps.registry import builtin_backends, judges, read_models, registry, resolve_model
 from sweeps.selections import read_selections
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.sweep_file import RESOLVED, override_key, read_sweep
 from sweeps.sweep_file import SweepError as SweepError
-from sweeps.unplayable import Only, limit_reason, unplayable_reason
 from sweeps.validation import drop_removed, find_name, read_named_tables, validate_table
 from sweeps.values import Frozen, Names, slug
 

@@ -23,7 +23,7 @@ LOCAL = ("vllm", "transformers")
 STAGES = "pipeline_parallel_size"
 """An option of vLLM that is refused."""
 Limit = Literal["no pictures", "no chat template", "no functions"]
-"""What a checkpoint cannot take (``sweeps.checkpoint``, ``sweeps.unplayable``)."""
+"""What a checkpoint cannot take (``sweeps.checkpoint``, ``sweeps.protocol``)."""
 
 
 class Endpoint(Frozen):

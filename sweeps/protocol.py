@@ -1,6 +1,14 @@
-"""The protocols by which episodes are played and scored."""
+"""The protocols by which episodes are played and scored, and why some combinations of a sweep cannot be played."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+
+from envs import SCENARIOS
+from envs.tool_calls import FUNCTIONS
+from envs.types import Mode
+from sweeps.conditions import Condition
+from sweeps.model import KNOWN, ModelSpec
+from sweeps.values import Frozen, Names, join_names
 
 ZERO_SHOT = "zero-shot"
 """Name of the baseline condition: each turn is asked afresh, without hint or examples."""
@@ -43,3 +51,61 @@ OPEN_ENDED_CONDITIONS = {
     Protocol.OEG_MULTI: (ZERO_SHOT, "hint"),
 }
 """The conditions of open-ended protocols; several turns exclude ``reference``, whose clear picture leaves nothing to ask."""
+
+
+class Only(Frozen):
+    """Conditions that only some models play."""
+
+    conditions: Names
+    models: Names
+    """Names; ``models = "in-history"`` in a file means the paper's ten."""
+
+
+def unplayable_reason(
+    model: ModelSpec, scenario: str, condition: Condition, only: Sequence[Only] = (), protocol: Protocol = Protocol.MCQA
+) -> str:
+    """Return why this combination makes no cell; empty if it makes one."""
+    if protocol is Protocol.OEG_MULTI and scenario not in SCENARIOS:
+        return f"open-ended answers of several turns are judged by rules that have none for {scenario}"
+    if protocol is Protocol.TOOLS and (reason := uncallable_reason(model.backend, scenario, condition)):
+        return reason
+    if condition.name not in OPEN_ENDED_CONDITIONS.get(protocol, (condition.name,)):
+        plays = ", ".join(OPEN_ENDED_CONDITIONS[protocol])
+        return f"{condition.name} does not exist for {protocol.label}, which plays {plays}"
+    if condition.scenarios and scenario not in condition.scenarios:
+        return f"{condition.name} exists only for {join_names(condition.scenarios)}, not for {scenario}"
+    if reason := limit_reason(model, condition, protocol):
+        return reason
+    if condition.many_images and model.max_images == 1:
+        return f"{model.name} takes one picture a prompt, but {condition.name} needs several"
+    if condition.picture == "none" and model.architecture in KNOWN["classes"]["needs_picture"]:
+        return f"{model.name} takes no question without a picture, but {condition.name} shows none"
+    if any(condition.name in rule.conditions and model.name not in rule.models for rule in only):
+        return f"[[only]] excludes {model.name} from {condition.name}"
+    return ""
+
+
+def limit_reason(model: ModelSpec, condition: Condition, protocol: Protocol = Protocol.MCQA) -> str:
+    """Return why the model's limits exclude this condition or protocol; empty if they do not."""
+    if "no pictures" in model.limits and condition.shows_pictures:
+        return f"{model.name} reads text only, but {condition.name} shows pictures"
+    one_message = not (condition.many_images or condition.system or condition.picture == "none")
+    if "no chat template" in model.limits and not one_message:
+        takes = "has no chat template and takes one question with one picture"
+        return f"{model.name} {takes}, but {condition.name} asks in another form"
+    if "no functions" in model.limits and protocol is Protocol.TOOLS:
+        return f'the chat template of {model.name} shows no functions; write tools = "text" in its entry'
+    return ""
+
+
+def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
+    """Return why tool calls cannot play this combination; empty if they can."""
+    if scenario not in FUNCTIONS:
+        return f"tool calls exist only for the paper's scenarios; {scenario} defines no functions"
+    if backend == "human":
+        return "a person chooses options and calls no functions"
+    asks_otherwise = condition.many_images or condition.mode is Mode.RANDOM or condition.unscored
+    if asks_otherwise or condition.template or condition.lenient:
+        reason = "calls are one turn's own options, in the package's words and read exactly"
+        return f"{condition.name} does not exist for tool calls: {reason}"
+    return ""

@@ -14,11 +14,10 @@ from pydantic import Field, field_validator
 from envs.types import Mode
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.model import ModelSpec as ModelSpec
-from sweeps.protocol import ZERO_SHOT
+from sweeps.protocol import ZERO_SHOT, Only, unplayable_reason
 from sweeps.protocol import Protocol as Protocol
 from sweeps.sampling import Completed, Sampling, Whole
 from sweeps.sections import Cluster, Evidence, Precision, Replicates, Staging, Tracking
-from sweeps.unplayable import Only, unplayable_reason
 from sweeps.values import NAME, Frozen, digest
 
 SCHEMES = ("http", "https", "hf", "s3", "gs")

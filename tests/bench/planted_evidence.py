@@ -13,8 +13,7 @@ import polars as pl
 
 from envs.types import Ending, Sample
 from orchestrator.report.measures.clustering import clustering
-from orchestrator.report.measures.estimates import estimate
-from orchestrator.report.measures.missingness import missing_bounds
+from orchestrator.report.measures.estimates import estimate, missing_bounds
 from orchestrator.report.measures.paired import comparisons, ranking
 from orchestrator.report.run_data import AUTOMATIC, RunData
 from orchestrator.report.scores.package_measures import Samples

@@ -9,8 +9,8 @@ from envs import stimulus
 from sweeps.conditions import CONDITIONS, SHIPPED_WORDINGS, VARIANTS, Condition, shipped_wording
 from sweeps.load import SweepError, build
 from sweeps.model import ModelSpec
+from sweeps.protocol import unplayable_reason
 from sweeps.spec import Protocol
-from sweeps.unplayable import unplayable_reason
 
 
 def entry(**fields):

@@ -10,10 +10,10 @@ import polars as pl
 
 from envs.installed import load_function, offers
 from orchestrator.report.measures.clustering import clustering
+from orchestrator.report.measures.endings import leniency
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.exact_chance import lift_over_chance
 from orchestrator.report.measures.judge_correction import corrected_shares
-from orchestrator.report.measures.lenient import leniency
 from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.measures.resources import resources
 from orchestrator.report.run_data import RunData, cached_per_run

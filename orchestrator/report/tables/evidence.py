@@ -15,11 +15,9 @@ from actors.text.printable import list_first
 from envs import in_paper_order
 from envs.plural import pluralize
 from orchestrator.inspection.certificate import footnotes, read_certificates
-from orchestrator.report.measures.endings import EndingKind, ending_counts
-from orchestrator.report.measures.estimates import estimate
+from orchestrator.report.measures.endings import EndingKind, ending_counts, leniency
+from orchestrator.report.measures.estimates import estimate, missing_bounds
 from orchestrator.report.measures.exact_chance import lift_over_chance
-from orchestrator.report.measures.lenient import leniency
-from orchestrator.report.measures.missingness import missing_bounds
 from orchestrator.report.measures.paired import comparisons, count_tests, primary_condition, ranking
 from orchestrator.report.measures.resources import resources
 from orchestrator.report.run_data import RunData

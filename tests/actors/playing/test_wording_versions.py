@@ -28,9 +28,9 @@ from envs.foreign_suggestions import with_swapped_pictures
 from envs.types import Mode, Sample
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import build_judge as load_judge
+from sweeps.protocol import uncallable_reason
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, ModelSpec, Protocol
-from sweeps.unplayable import uncallable_reason
 from tests.envs.games import ABSTENTION, SAMPLES
 
 pytest.importorskip("proactive_operating", reason="the extra `operating` asks two of the conditions")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from actors.engine.backend import Backend, Reply, Request
 from envs.answers import letter
-from orchestrator.report.measures.lenient import leniency, read_leniently
+from orchestrator.report.measures.endings import leniency, read_leniently
 from orchestrator.report.read_run import read_run
 from tests.orchestrator.report.runs import play_sweep, sweep
 

@@ -4,8 +4,7 @@ import polars as pl
 import pytest
 
 from envs.types import Ending
-from orchestrator.report.measures.estimates import estimate
-from orchestrator.report.measures.missingness import missing_bounds
+from orchestrator.report.measures.estimates import estimate, missing_bounds
 from orchestrator.report.measures.paired import ranking
 from orchestrator.report.tables.evidence import missing_table
 from tests.orchestrator.blocks import episode
