@@ -1,7 +1,8 @@
 """Multiple choice by function calls: the functions that a state offers, and the option that a call stands for.
 
 A valid call becomes the text of its option, which multiple choice then plays. A malformed call becomes the empty reply, which
-ends the episode like an unreadable letter.
+ends the episode like an unreadable letter. The wording is ours (docs/decisions/0014-tool-calls.md); functions are described by
+the benchmark's suggestions.
 """
 
 import json
@@ -13,8 +14,25 @@ from envs import SCENARIOS
 from envs.answers import as_letter, as_text, letter, option_table
 from envs.scenario import suggestions
 from envs.thoughts import strip_thinking
-from envs.tool_wording import ABSTAIN, ANSWER, ANSWERS, CATEGORY, LISTED, WRITTEN
 from envs.types import Move, Sample, State, View
+
+TOOLS_VERSION = "tools-1"
+"""Part of the key of every such episode: raise it when a string here, a function's name or the reading of calls changes."""
+
+ABSTAIN, ANSWER, CATEGORY = "abstain", "answer", "category"
+"""The two functions of every scenario, and the parameter of the second."""
+ANSWERS = "Answers the question, which ends the task."
+"""The description of ``answer``."""
+
+NATIVE = "\nCall exactly one of the functions."
+"""Follows the question if the functions are sent separately."""
+LISTED = "\nCall exactly one of these functions:\n"
+"""Stands between the question and the functions if they are part of the text."""
+WRITTEN = (
+    'Reply with the call alone, without any other words: name() or name(parameter="value"), or the same as JSON: '
+    '{"name": "name", "arguments": {"parameter": "value"}}'
+)
+"""The format of a call that is read from the text."""
 
 LONGEST = 20_000
 """Most characters of a reply with a call."""

@@ -13,9 +13,7 @@ from envs import SCENARIOS
 from envs.chance import chance
 from envs.foreign_suggestions import replace_suggestions
 from envs.stimulus import OPEN_ENDED_HINT, lettered, multiple_choice
-from envs.tool_calls import Function, write_functions
-from envs.tool_wording import NATIVE
-from envs.tool_wording import VERSION as TOOLS_VERSION
+from envs.tool_calls import NATIVE, TOOLS_VERSION, Function, write_functions
 from envs.types import NO_PICTURE, ImageRef, Mode, Sample, State, View
 from sweeps.conditions import OPTIONS, QUESTION, Condition
 from sweeps.spec import Protocol

@@ -5,8 +5,7 @@ from typing import Any
 
 from actors.engine.backend import Request
 from actors.engine.chat_format import Part, conversation, function_schema
-from envs.tool_calls import Function, write_functions
-from envs.tool_wording import NATIVE
+from envs.tool_calls import NATIVE, Function, write_functions
 from envs.types import ImageRef
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec

@@ -44,7 +44,7 @@ PINNED = {
         "VERSIONS[Protocol.OEG] and VERSIONS[Protocol.OEG_MULTI] of actors/playing/prompts.py",
         "1161aa93ef75af04193aa29769660b17",
     ),
-    "tools-1": ("VERSION of envs/tool_wording.py", "a00e94caab7f4f924a60cf211a997b26"),
+    "tools-1": ("TOOLS_VERSION of envs/tool_calls.py", "a00e94caab7f4f924a60cf211a997b26"),
     "judge-1": ("JUDGE_VERSION of envs/openended.py", "9b60b41738e806782f2f7210354775c9"),
     "turns-1": ("VERSION of envs/dialogue.py", "ec1c337be2f03332706e0adfd6f96ed3"),
 }
