@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import envs.registry
+import envs
 from actors.engine.baselines import Baseline
 from envs import SCENARIOS
 from envs.contract import check_scenario
@@ -36,7 +36,7 @@ def data(tmp_path, monkeypatch):
 
     draw(tmp_path / "data", 6)
     yield tmp_path / "data"
-    envs.registry._installed.pop("PINV", None)
+    envs._installed.pop("PINV", None)
     sys.modules.pop("pinv")
 
 

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from scipy.stats import sem, t
 
-import envs.registry
+import envs
 from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
 from envs.errors import RunFolderError
@@ -62,13 +62,13 @@ def data(site, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """Remove the modules and scenarios of a test's package afterwards."""
-    modules_before, loaded = dict(sys.modules), dict(envs.registry._installed)
+    modules_before, loaded = dict(sys.modules), dict(envs._installed)
     yield
     for name in set(sys.modules) - set(modules_before):
         if name.partition(".")[0] in ("proactive_dark", "proactive_other", "own"):
             del sys.modules[name]
-    envs.registry._installed.clear()
-    envs.registry._installed.update(loaded)
+    envs._installed.clear()
+    envs._installed.update(loaded)
 
 
 def write_package(folder, kind, target, name="own-thing", module="", package="own-package"):
@@ -173,7 +173,7 @@ def test_keys_change_only_with_package_files(site, data, tmp_path, monkeypatch):
 
 def forget():
     """Forget the package, as a new process would."""
-    envs.registry._installed.clear()
+    envs._installed.clear()
     for name in [name for name in sys.modules if name.startswith("proactive_dark")]:
         del sys.modules[name]
 

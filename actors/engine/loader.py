@@ -15,10 +15,9 @@ import psutil
 
 from actors.engine.backend import Backend
 from actors.engine.registry import open_engine
-from actors.engine.weights import weight_files
 from actors.node.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check_gpus
 from actors.node.process_output import name_root_cause
-from sweeps.checkpoint import cached_repository
+from sweeps.checkpoint import read_checkpoint
 from sweeps.packages import resolve_source
 from sweeps.spec import ModelSpec
 
@@ -112,11 +111,8 @@ def gpu_request(model: ModelSpec, size: int | None) -> GpuRequest:
 
 def weight_bytes(model: ModelSpec) -> int | None:
     """Return the size of the weights in bytes, from local files or else the number of parameters; None if both are unknown."""
-    snapshots = (cached_repository(model) / "snapshots").glob("*")
-    cached = sorted(snapshots, key=lambda path: path.name != model.revision)  # the requested revision first
-    for folder in filter(Path.is_dir, (Path(model.source), *cached)):
-        if size := sum(path.stat().st_size for path in weight_files(folder)):
-            return size
+    if (checkpoint := read_checkpoint(model)) and checkpoint.weight_bytes:
+        return checkpoint.weight_bytes
     if model.parameters is None:
         return None
     return int(model.parameters * 1e9 * (4 if model.dtype == "float32" else 2))

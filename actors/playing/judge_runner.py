@@ -9,7 +9,6 @@ from functools import partial
 from weakref import WeakSet
 
 from actors.engine.backend import Backend
-from actors.engine.in_flight import choose_in_flight
 from actors.playing.episode_runner import PlanView
 from actors.playing.judge import JudgeTrial, instruction_hash, judge_answer, name_judge
 from actors.playing.lease import LeaseState
@@ -42,10 +41,10 @@ def planned_task(plan: PlanView, ordinal: int) -> AnswerTask:
 
 
 class JudgeRunner:
-    def __init__(self, plan: PlanView, judge: Judge, backend: Backend, in_flight: int | None = None) -> None:
-        """``in_flight``: answers to judge at once, by default ``choose_in_flight``. Raises ValueError like ``judge_key``."""
-        self.plan, self.spec, self.backend, self.key = plan, judge, backend, judge_key(judge)
-        self.in_flight = in_flight or choose_in_flight(judge.model)
+    def __init__(self, plan: PlanView, judge: Judge, backend: Backend, in_flight: int) -> None:
+        """``in_flight``: answers to judge at once. Raises ValueError like ``judge_key``."""
+        self.plan, self.spec, self.backend, self.in_flight = plan, judge, backend, in_flight
+        self.key = judge_key(judge)
         self.trial = JudgeTrial(judge.model.name)
         self._leases: WeakSet[LeaseState[LeasedAnswer, JudgedAnswer, VerdictBatch]] = WeakSet()
 

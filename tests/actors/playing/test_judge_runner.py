@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -21,9 +20,9 @@ CELL = Cell(model=MODEL, scenario="VSOD", condition=CONDITIONS["zero-shot"], pro
 TASK = AnswerTask(CELL, SAMPLES["VSOD"], "the key")
 
 
-def runner(asked: list[Request], seed: int = 4, **fields: Any) -> JudgeRunner:
+def runner(asked: list[Request], seed: int = 4, in_flight: int = 8) -> JudgeRunner:
     return JudgeRunner(
-        SimpleNamespace(seed=seed), JUDGE, ScriptedBackend(lambda r: asked.append(r) or "[0, 0, 0]"), **fields
+        SimpleNamespace(seed=seed), JUDGE, ScriptedBackend(lambda r: asked.append(r) or "[0, 0, 0]"), in_flight
     )
 
 

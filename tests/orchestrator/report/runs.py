@@ -62,7 +62,7 @@ def judge_answers(output: Path, wanted: Sweep, judge: Judge, backend, only: int 
     pending = find_unjudged(plan, stored_episodes(plan, output), output, judge)[:only]
     keys = {plan.key(*plan.task(ordinal)): ordinal for ordinal in pending}
     leased = [LeasedAnswer(keys[key], text) for key, text in final_replies(output, keys).items()]
-    asyncio.run(_judge(JudgeRunner(plan, judge, backend), leased, store))
+    asyncio.run(_judge(JudgeRunner(plan, judge, backend, 64), leased, store))
     store.flush()
     return output
 
