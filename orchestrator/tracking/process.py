@@ -4,6 +4,7 @@ It imports MLflow while the sweep is planned, and opens nothing before it is tol
 the user, and ends once it has sent the end of the run or the server is gone.
 """
 
+import ctypes
 import os
 import sys
 import time
@@ -17,7 +18,6 @@ from typing import Any
 
 import polars as pl
 
-from actors.node.child_process import end_with_parent
 from actors.text.redaction import redact_address
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import score
@@ -36,6 +36,8 @@ SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 """MLflow's own variable; "false" turns the measurements of the driver's machine off."""
 NICENESS = 10
 """While the sweep plays; not while it is planned, nor after its last episode, when the user waits."""
+PR_SET_PDEATHSIG, SIGKILL = 1, 9
+"""Linux: ``prctl(PR_SET_PDEATHSIG, SIGKILL)`` ends this process with its parent."""
 MAX_CLOSING_FAILURES = 2
 """Failures after the end of the sweep before the rest is left to ``track``: nobody waits for a server that is gone."""
 
@@ -111,6 +113,14 @@ def set_niceness(niceness: int) -> None:
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, niceness)
         Path("/proc/self/autogroup").write_text(str(niceness))
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process when its ``parent`` ends; on other systems than Linux, only its pipes break then."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
+    if os.getppid() != parent:  # it died before the call above
+        raise SystemExit(1)
 
 
 def main() -> int:

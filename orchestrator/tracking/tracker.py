@@ -11,10 +11,10 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from threading import Thread, Timer
 from typing import Any, Self
 
-from actors.node.child_process import start_module
 from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
 from orchestrator.tracking.client import NAME, checkpoint, resolve_uri
@@ -40,7 +40,7 @@ class Tracker:
         self._started, self._closing, self._uri = False, not self.is_tracked, resolve_uri(run.uri, run.folder)
         if not self.is_tracked:
             return
-        self._process = start_module("orchestrator.tracking.process", stderr=subprocess.DEVNULL)
+        self._process = _start_process()
         assert self._process.stdin is not None
         self._pipe = Connection(os.dup(self._process.stdin.fileno()), readable=False)
         self._process.stdin.close()
@@ -100,6 +100,16 @@ class Tracker:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             _say(line.decode().rstrip("\n"))
+
+
+def _start_process() -> subprocess.Popen[bytes]:
+    """Start the recording process in its own session, so that Ctrl-C reaches only the driver."""
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        [sys.executable, "-m", "orchestrator.tracking.process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path}, start_new_session=True,
+    )  # fmt: skip
 
 
 def _say(sentence: str) -> None:

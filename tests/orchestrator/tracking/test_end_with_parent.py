@@ -1,4 +1,4 @@
-"""Processes of a worker: when they end."""
+"""The process that records a sweep in MLflow: when it ends."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 def test_a_child_ends_with_its_parent():
     """A process starts a child that waits for 60 s, and ends; the pipe that only the child holds closes."""
     child = (
-        "import os, sys, time; from actors.node.child_process import end_with_parent; end_with_parent(os.getppid()); "
+        "import os, sys, time; from orchestrator.tracking.process import end_with_parent; end_with_parent(os.getppid()); "
         "print(os.getpid(), flush=True); time.sleep(60)"
     )
     parent = (
