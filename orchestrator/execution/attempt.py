@@ -25,8 +25,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.storage import run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset
-from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.tracker import TrackedRun, Tracker, describe_dataset
 from sweeps.spec import Judge, Sweep
 
 

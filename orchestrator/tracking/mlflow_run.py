@@ -20,7 +20,7 @@ from orchestrator.storage.progress_log import stored_points
 from orchestrator.tracking import client, rollup
 from orchestrator.tracking.client import LOCAL, resolve_uri
 from orchestrator.tracking.experiment_page import ANSWER, describe_experiment
-from orchestrator.tracking.tracked_run import TrackedRun
+from orchestrator.tracking.tracker import TrackedRun
 
 MARK = "proactive_sweep.mirror"
 """Tag with the mark."""

@@ -26,7 +26,7 @@ from orchestrator.storage.verdict_store import verdicts
 from orchestrator.tracking.client import first_line, import_client, resolve_uri
 from orchestrator.tracking.mlflow_run import MlflowRun
 from orchestrator.tracking.rebuild import read_results
-from orchestrator.tracking.tracked_run import TrackedRun
+from orchestrator.tracking.tracker import TrackedRun
 
 SEND_INTERVAL_S = 1.0
 FIRST_SCORE_S, SCORE_INTERVAL_S, POINTS, REST_FACTOR = 10.0, 30.0, 20, 100

@@ -12,7 +12,7 @@ from orchestrator.planning.named_by_user import check_tracking
 from orchestrator.storage import checksums, safe_write
 from orchestrator.tracking.client import LOCAL, first_line
 from orchestrator.tracking.mlflow_run import CELL_NAMES, MlflowRun
-from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset, is_mlflow
+from orchestrator.tracking.tracker import TrackedRun, describe_dataset, is_mlflow
 
 
 def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:

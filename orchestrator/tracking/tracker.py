@@ -1,4 +1,4 @@
-"""Starts and ends the process that records a sweep in MLflow while it plays.
+"""What is recorded of a sweep in MLflow, and the process that records it while the sweep plays.
 
 The process reads the run folder, so the sweep never waits for MLflow and no result comes from it. It dies with its driver, so
 nothing of one attempt at the sweep is written during the next.
@@ -8,8 +8,10 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread, Timer
@@ -17,12 +19,92 @@ from typing import Any, Self
 
 from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
+from envs.types import Sample
 from orchestrator.tracking.client import NAME, checkpoint, resolve_uri
-from orchestrator.tracking.tracked_run import OTLP, TrackedRun, is_mlflow
+from sweeps.protocol import ZERO_SHOT
 
+OTLP = ("otlp://", "otlps://")
+"""Addresses of OpenTelemetry, which version 0.2.0 had last."""
 CLOSE_SERVER_S, CLOSE_LOCAL_S, CLOSE_KILLED_S, SILENT_S = 60.0, 300.0, 2.0, 5.0
 """Seconds that ``close`` waits for a server, for a file in the run folder, which even a busy machine writes, for the end of an
 interrupted run, and in silence."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """The facts about a run; models and conditions are in the order of the sweep's file."""
+
+    uri: str
+    experiment: str
+    folder: Path
+    name: str
+    """The sweep's name."""
+    params: Mapping[str, str]
+    models: tuple[str, ...] = ()
+    baselines: frozenset[str] = frozenset()
+    """The models that are built-in policies."""
+    conditions: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, sweep: Mapping[str, Any], folder: Path, uri: str = "") -> Self:
+        """Describe a resolved sweep (the content of ``sweep.resolved.toml``); ``uri`` replaces its own address."""
+        tracking, name = sweep.get("tracking", {}), str(sweep["name"])
+        models = {str(model["name"]): model.get("backend") == "builtin" for model in sweep.get("models", ())}
+        return cls(
+            uri or tracking["uri"],
+            tracking.get("experiment") or name,
+            folder,
+            name,
+            parameters(sweep),
+            tuple(models),
+            frozenset(model for model, is_policy in models.items() if is_policy),
+            tuple(str(condition["name"]) for condition in sweep.get("conditions", ())),
+        )
+
+    def kind(self, model: str) -> str:
+        """Return ``model`` or ``baseline``, the tag and parameter ``kind`` of its runs."""
+        return "baseline" if model in self.baselines else "model"
+
+    def rank(self, model: str) -> int:
+        """Return the model's position in a table: models first, then baselines."""
+        ordered = sorted(self.models, key=lambda name: name in self.baselines)
+        return ordered.index(model) if model in ordered else len(ordered)
+
+    def main_condition(self, played: Collection[str]) -> str:
+        """Return the condition that a model's ``acc`` measures: zero-shot if played, else the sweep's first; "" if none is."""
+        return next((name for name in (ZERO_SHOT, *self.conditions, *sorted(played)) if name in played), "")
+
+
+def is_mlflow(uri: str) -> bool:
+    """Return True if a ``tracking.uri`` is MLflow's; ``none`` turns tracking off."""
+    return uri != "none" and not uri.startswith(OTLP)
+
+
+def parameters(sweep: Mapping[str, Any]) -> dict[str, str]:
+    """Return names and settings of a resolved sweep, without engine options and keys."""
+    params = {
+        key: ", ".join(part["name"] if isinstance(part, dict) else str(part) for part in sweep[key])
+        for key in ("models", "scenarios", "conditions", "protocols")
+        if key in sweep
+    }
+    params |= {"seed": str(sweep["seed"])} if "seed" in sweep else {}
+    for table in ("sampling", "selection"):
+        params |= {f"{table}.{key}": str(value) for key, value in sweep.get(table, {}).items()}
+    return params
+
+
+def describe_dataset(name: str, source: str, samples: Mapping[str, Mapping[int, Sample]]) -> dict[str, Any]:
+    """Return name, digest, source and counts of the samples that are played.
+
+    The digest covers every field of every sample, so equal samples have equal digests wherever they are stored.
+    """
+    digest = sha256()
+    for scenario in sorted(samples):
+        for number in sorted(samples[scenario]):
+            digest.update(repr(samples[scenario][number]).encode())
+    counts = {scenario: len(numbered) for scenario, numbered in sorted(samples.items())}
+    facts = {"digest": digest.hexdigest()[:8], "source": {"uri": source}}
+    return {"name": f"{name}: {', '.join(counts)}", **facts, "profile": {"samples": sum(counts.values()), **counts}}
 
 
 class Tracker:

@@ -15,8 +15,7 @@ import tomli_w
 
 from orchestrator.tracking.client import resolve_uri
 from orchestrator.tracking.mlflow_run import MlflowRun
-from orchestrator.tracking.tracked_run import TrackedRun, describe_dataset
-from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.tracker import TrackedRun, Tracker, describe_dataset
 
 
 def row(number: int, finished: int = 10, acc: float = 50.0) -> dict[str, Any]:

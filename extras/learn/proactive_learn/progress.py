@@ -18,7 +18,7 @@ from typing import Self
 from actors.text.redaction import redact_address
 from orchestrator.tracking.client import first_line, now_ms
 from orchestrator.tracking.mlflow_run import LEVEL, NOTE, MlflowRun
-from orchestrator.tracking.tracked_run import TrackedRun, is_mlflow
+from orchestrator.tracking.tracker import TrackedRun, is_mlflow
 from proactive_learn.settings import Train
 from sweeps.spec import Sweep
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from orchestrator.tracking.rollup import model_measures, sweep_measures
-from orchestrator.tracking.tracked_run import describe_dataset
+from orchestrator.tracking.tracker import describe_dataset
 
 
 def test_a_data_set_has_the_digest_of_all_its_samples_in_order():

@@ -21,8 +21,7 @@ from envs.errors import RunFolderError
 from orchestrator.storage.progress_log import Point, append_point
 from orchestrator.tracking.client import pages
 from orchestrator.tracking.rebuild import track
-from orchestrator.tracking.tracked_run import TrackedRun
-from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.tracker import TrackedRun, Tracker
 from tests.orchestrator.mlflow_stores import (
     cells,
     client,
