@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator
 from functools import partial
 
 from orchestrator.execution import ray_cluster
@@ -21,7 +21,9 @@ log = logging.getLogger(__name__)
 def play_on_ray(state: AttemptState) -> None:
     """Play until nothing is pending or the user stops the run, and store the results."""
     sink = ResultSink(state.store, state.plan, state.rule.add_batch)
-    progress, started = _build_progress(state, sink.errors_before), time.perf_counter()
+    planned, started = state.planned_per_group(), time.perf_counter()
+    before = {name: count - len(state.pending.get(name, ())) for name, count in planned.items()}
+    progress = Progress(state.output, planned, before, sink.errors_before)
     ray_cluster.connect(partial(print, file=sys.stderr, flush=True))
     connected = time.perf_counter()
     asyncio.run(_drive(state, sink, progress))
@@ -32,12 +34,6 @@ def play_on_ray(state: AttemptState) -> None:
         log.info(message)  # in case the terminal is closed
         print(message, file=sys.stderr)
     state.seconds = time.perf_counter() - started
-
-
-def _build_progress(state: AttemptState, errors: Mapping[str, int]) -> Progress:
-    planned = state.planned_per_group()
-    stored = {name: count - len(state.pending.get(name, ())) for name, count in planned.items()}
-    return Progress(state.output, planned, stored, errors)
 
 
 async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> None:

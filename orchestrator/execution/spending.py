@@ -6,12 +6,11 @@ killed attempt can have spent more only on the requests that it sent after the l
 
 import asyncio
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from actors.worker import SharedLedger
 from envs import regular
@@ -26,7 +25,7 @@ SPENDING_FILE = "spent.json"
 MAX_FILE_BYTES = 1 << 20
 INTERVAL_S = 0.1
 """Seconds between two looks at the ledger."""
-_SPENDING = TypeAdapter(dict[str, Any])
+_SPENDING = TypeAdapter(dict[str, FiniteFloat])
 
 
 class Spending:
@@ -74,7 +73,4 @@ def read_spending(folder: Path) -> dict[str, float]:
         saved = _SPENDING.validate_json(regular.read_bytes(folder / SPENDING_FILE, MAX_FILE_BYTES))
     except (OSError, ValueError):
         saved = {}
-    for model, cost in saved.items():
-        if isinstance(cost, int | float) and math.isfinite(cost):
-            spent[model] = max(spent.get(model, 0.0), float(cost))
-    return spent
+    return spent | {model: max(spent.get(model, 0.0), cost) for model, cost in saved.items()}

@@ -28,11 +28,7 @@ class Progress:
     """Shows and records the progress of one attempt, for each model and in total."""
 
     def __init__(
-        self,
-        folder: Path,
-        planned: Mapping[str, int],
-        before: Mapping[str, int],
-        errors: Mapping[str, int],
+        self, folder: Path, planned: Mapping[str, int], before: Mapping[str, int], errors: Mapping[str, int]
     ) -> None:
         """``planned``: group -> episodes; ``before``, ``errors``: group -> episodes, errors of earlier attempts."""
         self.folder, self.finished = folder, sum(before.values())
