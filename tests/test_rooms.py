@@ -67,7 +67,6 @@ DOORS = {
         "orchestrator/datasets/node_staging.py",
         "orchestrator/execution/driver.py",
         "orchestrator/execution/cluster_view.py",
-        "orchestrator/execution/losses.py",
         "orchestrator/execution/model_packages.py",
         "orchestrator/execution/ray_cluster.py",
         "orchestrator/execution/worker_pool.py",

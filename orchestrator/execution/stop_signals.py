@@ -1,10 +1,15 @@
-"""Ctrl-C, SIGTERM and SIGHUP while an attempt runs: the first stops it and stores its results, the third exits at once."""
+"""Ctrl-C, SIGTERM and SIGHUP while an attempt runs: the first stops it and stores its results, the third exits at once.
+
+SIGSTOP cannot be handled; the attempt's clock leaves out the time for which it was stopped.
+"""
 
 import asyncio
+import logging
 import os
 import signal
 import stat
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -14,6 +19,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 3
 """The third signal exits without waiting."""
 WAIT = b"storing finished episodes; press again to exit at once (unstored episodes are then played again)\n"
+STANDSTILL_S = 5.0
+"""The driver reads the clock twice a second; a gap of more seconds means that the driver itself was stopped (SIGSTOP)."""
+
+log = logging.getLogger(__name__)
 
 
 class StopSignals:
@@ -71,3 +80,18 @@ def _leave_terminal() -> None:
         for stream in (1, 2):
             if stat.S_ISCHR(os.fstat(stream).st_mode):  # a terminal, also one that was closed
                 os.dup2(null.fileno(), stream)
+
+
+class AttemptClock:
+    """The seconds since its creation, without the time for which this process was stopped."""
+
+    def __init__(self) -> None:
+        self._began = self._read_at = time.monotonic()
+
+    def now(self) -> float:
+        reading = time.monotonic()
+        if (stopped_for := reading - self._read_at) > STANDSTILL_S:
+            log.warning("the driver was stopped for %.0f s, which do not count as silence of workers", stopped_for)
+            self._began += stopped_for
+        self._read_at = reading
+        return reading - self._began

@@ -12,10 +12,10 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from actors.engine.backend import ModelStopped
+from actors.engine.backend import BackendError, ModelStopped
 from actors.engine.in_flight import StartReport
 from actors.node.process_output import WorkerAddress
-from actors.text.printable import list_first, printable
+from actors.text.printable import list_first, one_line, printable
 from actors.trial.certificate import MAX_LISTED, Certificate
 from actors.worker import Worker
 from orchestrator.execution.cluster_view import GpuPlacement, Holding, placed_node
@@ -36,6 +36,8 @@ STOP_TIMEOUT_S = 5.0
 CERTIFY_TIMEOUT_S = 360.0
 MESSAGES_PER_S = 100.0
 """Batches that the driver receives per second at most; 800 per second would take most of a core."""
+FATAL_START_ERRORS = (ValueError, OSError, ImportError)
+"""Errors of loading that any other worker would meet too: an unknown model, a missing package, a refused option."""
 MAX_REQUESTS = 100_000
 """Calls that a worker may have at once; a judge's worker gets those of all workers that play."""
 log = logging.getLogger(__name__)
@@ -267,3 +269,18 @@ class WorkerPool:
 async def resolve(ref: Any) -> Any:
     """Await a Ray reference; ``asyncio.wait_for`` needs a coroutine."""
     return await ref
+
+
+def last_line(problem: BaseException | None) -> str:
+    """Return the last line of an error, short enough for a table; for our own errors without the name of the class."""
+    if isinstance(problem, RayTaskError) and isinstance(problem.cause, (BackendError, *FATAL_START_ERRORS)):
+        problem = problem.cause
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    return one_line(lines[-1] if lines else type(problem).__name__)[:500]
+
+
+def loss_reason(problem: BaseException | None, address: WorkerAddress | None) -> str:
+    """Return the error in one line; if the worker died without raising, also name the file with its output."""
+    if isinstance(problem, RayTaskError | ModelStopped) or address is None or not address.streams:
+        return last_line(problem)
+    return f"{last_line(problem)} (its output: {address.host}:{address.streams[-1]})"

@@ -11,7 +11,7 @@ from actors.engine import loader as engine_loader
 from actors.engine.backend import ScriptedBackend
 from actors.engine.loader import HubUnreachable, gpu_request, load_engine, must_load_alone
 from actors.node.gpu_check import GpuRequest, GpuUnavailable
-from orchestrator.execution.losses import FATAL_START_ERRORS
+from orchestrator.execution.worker_pool import FATAL_START_ERRORS
 from sweeps.spec import ModelSpec
 from tests.actors.service import failure, service
 

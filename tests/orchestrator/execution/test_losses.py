@@ -7,7 +7,7 @@ from ray.exceptions import RayTaskError
 
 from actors.engine.backend import BackendDied, ModelStopped
 from actors.node.process_output import WorkerAddress
-from orchestrator.execution.losses import last_line, loss_reason
+from orchestrator.execution.worker_pool import last_line, loss_reason
 
 
 def raised(cause: Exception) -> RayTaskError:
