@@ -118,10 +118,8 @@ class WorkerPool:
         self.certified: set[str] = set()
         """Groups whose first worker is asked for certificates, or has answered."""
         self._placement, self._plan_ref = GpuPlacement(), ray.put(plan)
-        self._closing: set[asyncio.Task[None]] = set()
-        """Workers that close their engine."""
         self._ending: dict[int, WorkerHandle] = {}
-        """Slot -> a stopped worker that still holds its GPUs."""
+        """Slot -> a stopped worker that closes its engine, and still holds its GPUs."""
 
     def stream(self, slot: int, ordinals: Sequence[int]) -> tuple[Any, list[int]]:
         """Start a lease; return its stream of batches and, for a judge, the ordinals whose answers are not in the store.
@@ -221,9 +219,7 @@ class WorkerPool:
             self._placement.remove(slot)
             del self._ending[slot]
 
-        task = asyncio.create_task(close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        worker.tasks.add(asyncio.create_task(close()))
 
     def kill(self, slot: int) -> None:
         """End a worker at once."""
@@ -242,14 +238,14 @@ class WorkerPool:
 
     def holdings(self) -> list[Holding]:
         """Return the GPUs and CPUs of our placed workers, one holding for all workers of a shared GPU."""
-        alone, shared = list[Holding](), dict[int, Holding]()
-        for worker in (*self._ending.values(), *self.handles.values()):
-            number, demand = worker.place.shared, worker.demand
-            if worker.node and number is not None:
-                shared[number] = worker.node, 1, demand.cpus
+        holdings = dict[int, Holding]()
+        for slot, worker in (*self._ending.items(), *self.handles.items()):
+            shared, demand = worker.place.shared, worker.demand  # a shared GPU has the number of its first slot
+            if worker.node and shared is not None:
+                holdings[shared] = worker.node, 1, demand.cpus
             elif worker.node:
-                alone.append((worker.node, demand.gpus, demand.cpus))
-        return [*alone, *shared.values()]
+                holdings[slot] = worker.node, demand.gpus, demand.cpus
+        return list(holdings.values())
 
     def _remove(self, slot: int) -> WorkerHandle:
         worker = self.handles.pop(slot)
