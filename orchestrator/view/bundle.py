@@ -1,6 +1,6 @@
 """``view --output``: all episodes of run folders as static files for any web server.
 
-``list.parquet`` holds what the page filters and sorts, ``episodes-*.parquet`` the film strips, and
+``bundle.md`` is its README. ``list.parquet`` holds what the page filters and sorts, ``episodes-*.parquet`` the film strips, and
 ``pictures-*.parquet`` the pictures. Row groups are small, so that an episode costs one range request; files are small too, for
 servers that send whole files only.
 """
@@ -9,6 +9,7 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,14 +27,6 @@ FILE_EPISODES, GROUP_EPISODES = 8_192, 128
 """Number of episodes per file and per row group."""
 FILE_PICTURES, GROUP_PICTURES = 2_048, 16
 POLICY = "default-src 'none'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
-README = """---
-title: Episodes of proactive-sweep runs
-sdk: static
----
-
-`index.html` shows every episode in a browser. Any web server that sends static files can serve this folder, for example
-`python -m http.server --bind 127.0.0.1`; the lines above make it a static Space on Hugging Face.
-"""
 
 
 class BundleTotals(NamedTuple):
@@ -94,11 +87,11 @@ def write_bundle(
     pictures.flush()
     listing = catalog.list_bytes()
     safe_write.write(target / "list.parquet", listing)
-    safe_write.write(target / "README.md", README.encode())
-    files = {"list_bytes": len(listing), "episode_bytes": episodes.file_sizes, "picture_bytes": pictures.file_sizes}
-    files |= {"file_episodes": FILE_EPISODES, "file_pictures": FILE_PICTURES, "version": f"{zlib.crc32(listing):08x}"}
+    safe_write.write(target / "README.md", (files(__package__) / "bundle.md").read_bytes())
+    layout = {"list_bytes": len(listing), "episode_bytes": episodes.file_sizes, "picture_bytes": pictures.file_sizes}
+    layout |= {"file_episodes": FILE_EPISODES, "file_pictures": FILE_PICTURES, "version": f"{zlib.crc32(listing):08x}"}
     policy = f"{POLICY}; style-src {policy_hash(STYLE)}; script-src {policy_hash(SCRIPT)}"
-    bundle = {**catalog.about(), "reading": False, **files}
+    bundle = {**catalog.about(), "reading": False, **layout}
     page = render_page(catalog.runs, policy, bundle=bundle)
     safe_write.write(target / "index.html", page.encode())  # last, so that an interrupted bundle has no page
     yield BundleTotals(catalog.height, pictures.total, sum(path.stat().st_size for path in target.iterdir()))
