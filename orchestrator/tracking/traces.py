@@ -17,8 +17,7 @@ from actors.text.printable import spell_invisible
 from envs.answers import letter
 from envs.plural import pluralize
 from envs.types import CUT_SHORT, ERRORS
-from orchestrator.film_strip.episode_view import rows_by_key, view_episode
-from orchestrator.film_strip.thumbnails import Thumbnails, picture_folder
+from orchestrator.film_strip import Thumbnails, picture_folder, rows_by_key, view_episode
 from orchestrator.report.html.text import visible
 from orchestrator.report.measures.endings import endings
 from orchestrator.report.run_data import RunData

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import polars as pl
 
 from envs.errors import RunFolderError
-from orchestrator.film_strip.thumbnails import Thumbnails
+from orchestrator.film_strip import Thumbnails
 from orchestrator.report.html.text import policy_hash
 from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE

@@ -14,8 +14,7 @@ import polars as pl
 from envs import SCENARIOS, in_paper_order
 from envs.errors import RunFolderError
 from envs.types import ERRORS, Ending
-from orchestrator.film_strip.episode_view import rows_by_key, view_episode
-from orchestrator.film_strip.thumbnails import Thumbnails, picture_folder
+from orchestrator.film_strip import Thumbnails, picture_folder, rows_by_key, view_episode
 from orchestrator.report.measures.endings import EndingKind, endings
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData

@@ -20,8 +20,7 @@ import polars as pl
 from actors.playing.prompts import open_question, question_message, tool_messages
 from envs.tool_calls import calls_for_view, functions
 from envs.types import ERRORS, Ending, View
-from orchestrator.film_strip.episode_view import ReplayedTurn, replay_episode, rows_by_key
-from orchestrator.film_strip.thumbnails import Thumbnails, picture_folder
+from orchestrator.film_strip import ReplayedTurn, Thumbnails, picture_folder, replay_episode, rows_by_key
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import BITS
 from orchestrator.report.tables.parts import Row

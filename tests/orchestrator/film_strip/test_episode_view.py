@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from orchestrator.film_strip import episode_view
-from orchestrator.film_strip.episode_view import replay_episode
+from orchestrator import film_strip
+from orchestrator.film_strip import replay_episode
 from tests.orchestrator.blocks import episode, turn
 
 KEY = "uniform/QD/hint/0001-00000000"
@@ -39,7 +39,7 @@ def test_what_is_not_shown_has_its_reason(without_samples, row, reason):
 
 def test_open_questions_follow_the_stored_frames(run_data):
     number, sample = next(iter(run_data.samples["QD"].items()))
-    start = episode_view.SCENARIOS["QD"].initial(sample)
+    start = film_strip.SCENARIOS["QD"].initial(sample)
     row = row_of(sample_id=number, condition="zero-shot", protocol="oeg-multi")
     turns = [turn(KEY, n) | {"frame": start.frame + 50 * n, "read_as": None} for n in range(2)]
 
