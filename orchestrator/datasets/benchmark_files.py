@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from envs.samples import BadData, lines_file, read_samples
-from orchestrator.datasets.safe_unzip import PREFIX, BadArchive, is_in_place, read_entries, unzip
+from orchestrator.datasets.safe_unzip import BadArchive, is_in_place, read_entries, unzip
 from orchestrator.datasets.sources import ARRIVING, FetchError, RemoteFolder, fetch_errors
 
 SPARE = 1 << 30
@@ -81,7 +81,7 @@ def _needed_archives(source: RemoteFolder, folders: Collection[str], say: Say) -
         wanted = {
             entry.filename: entry.file_size
             for entry in entries
-            if entry.filename.removeprefix(PREFIX).partition("/")[0] in folders and not is_in_place(source.home, entry)
+            if entry.filename.partition("/")[0] in folders and not is_in_place(source.home, entry)
         }
         if wanted:
             say(f"{name}: {files[name] / 1e9:.2f} GB, {len(wanted):,} of its files are needed")

@@ -37,7 +37,7 @@ class BadArchive(BadData):
 
 
 def read_entries(content: IO[bytes], size: int, name: str) -> list[zipfile.ZipInfo]:
-    """Return the files of an archive of ``size`` bytes. Raises BadArchive for a hostile or damaged archive."""
+    """Return the files of an archive of ``size`` bytes, named without ``PREFIX``. Raises BadArchive if hostile or damaged."""
     try:
         with zipfile.ZipFile(content) as archive:
             entries = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
@@ -46,6 +46,7 @@ def read_entries(content: IO[bytes], size: int, name: str) -> list[zipfile.ZipIn
     if len(entries) > MAX_FILES:
         raise BadArchive(f"{name} holds {len(entries):,} files, more than {MAX_FILES:,}")
     for entry in entries:
+        entry.filename = entry.filename.removeprefix(PREFIX)
         if reason := _refusal(entry):
             raise BadArchive(f"{name}: {entry.filename[:200]!r} {reason}")
     if len({normalize("NFC", entry.filename).casefold() for entry in entries}) < len(entries):
@@ -58,14 +59,9 @@ def read_entries(content: IO[bytes], size: int, name: str) -> list[zipfile.ZipIn
     return entries
 
 
-def target_path(home: Path, entry: zipfile.ZipInfo) -> Path:
-    """Return where a file of an archive is extracted to."""
-    return home / entry.filename.removeprefix(PREFIX)
-
-
 def is_in_place(home: Path, entry: zipfile.ZipInfo) -> bool:
     """Return True if the file was extracted before."""
-    path = target_path(home, entry)
+    path = home / entry.filename
     return path.is_file() and not path.is_symlink() and path.stat().st_size == entry.file_size
 
 
@@ -80,7 +76,7 @@ def unzip(path: Path, home: Path, wanted: Callable[[str], bool]) -> None:
         entries = read_entries(content, path.stat().st_size, path.name)
         with zipfile.ZipFile(content) as archive:
             for entry in (entry for entry in entries if wanted(entry.filename)):
-                target = target_path(root, entry)
+                target = root / entry.filename
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if not Path(os.path.realpath(target.parent)).is_relative_to(root):
                     raise BadArchive(

@@ -1,6 +1,7 @@
 """The weights that a run has loaded (``weights.json``): all episodes of a model come from the same weights."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -31,7 +32,10 @@ class LoadedWeights:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.models = read_weights(folder)
+        self.models: dict[str, Weights] = {}
+        """Model -> its weights; empty for a folder of an earlier version, or if the file is damaged."""
+        with suppress(OSError, ValueError):
+            self.models = TypeAdapter(dict[str, Weights]).validate_json(checksums.read_verified(folder / FILE))
 
     def pin(self, model: ModelSpec) -> ModelSpec:
         """Return the entry with the commit that the run has loaded before, so that a moved branch changes nothing.
@@ -92,14 +96,6 @@ class LoadedWeights:
     def _write(self, models: dict[str, Weights]) -> None:
         self.models = models
         checksums.write(self.folder / FILE, to_json(models))
-
-
-def read_weights(folder: Path) -> dict[str, Weights]:
-    """Return model -> its weights; empty for a folder of an earlier version, or if the file is damaged."""
-    try:
-        return TypeAdapter(dict[str, Weights]).validate_json(checksums.read_verified(folder / FILE))
-    except (OSError, ValueError):
-        return {}
 
 
 def shorten(weights: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from actors.engine.weights import hash_folder
 from orchestrator.inspection.certificate import read_certificates
 from orchestrator.storage.episode_store import episodes
-from orchestrator.storage.loaded_weights import read_weights
+from orchestrator.storage.loaded_weights import LoadedWeights
 from tests.conftest import ROOT, Cli
 from tests.orchestrator.execution.test_attempt import wait_for_parts
 
@@ -59,7 +59,7 @@ def test_weights_that_changed_between_kill_and_resume_are_refused(cli: Cli, demo
     pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")
     model, out, file = copy_embedded(tmp_path / "model"), tmp_path / "run", tmp_path / "mine.toml"
     file.write_text(ENTRY.format(data=demo_data, source=model))
-    stored, before = start_and_kill(cli, file, out), read_weights(out)["mine"]["weights"]
+    stored, before = start_and_kill(cli, file, out), LoadedWeights(out).models["mine"]["weights"]
     assert before.startswith(hash_folder(model))
     certificate = read_certificates(out)["mine"]
     assert (certificate.status, certificate.weights, len(certificate.requests)) == ("equal", before, 3 * 7)

@@ -13,7 +13,7 @@ from envs.errors import RunFolderError
 from orchestrator.execution import startup_checks
 from orchestrator.inspection.certificate import Certificate, add_certificate, read_certificates
 from orchestrator.planning.plan import judge_group
-from orchestrator.storage.loaded_weights import LoadedWeights, read_weights
+from orchestrator.storage.loaded_weights import LoadedWeights
 from orchestrator.storage.status import read_status
 from sweeps.load import build
 from tests.conftest import ROOT
@@ -141,7 +141,7 @@ def played(tmp_path):
 def test_weights_other_than_the_runs_stop_what_it_has_played(played):
     with pytest.raises(RunFolderError, match=r"run was played with weights sha256:000000000000 of own, but .*/own has"):
         startup_checks.check_weights(played)
-    assert read_weights(played.output).keys() == read_certificates(played.output).keys() == {"own"}
+    assert LoadedWeights(played.output).models.keys() == read_certificates(played.output).keys() == {"own"}
 
 
 def test_weights_are_compared_with_nothing_pending_but_on_one_machine_alone(played, monkeypatch):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.storage.loaded_weights import FILE, LoadedWeights, read_weights
+from orchestrator.storage.loaded_weights import FILE, LoadedWeights
 from sweeps.spec import ModelSpec
 from tests.actors.engine.test_weights import COMMITS, cached
 
@@ -37,7 +37,7 @@ def test_a_worker_with_another_commit_is_refused(run: Path) -> None:
     reason = LoadedWeights(run).add(HUB, COMMITS[1])
 
     assert f"has revision {'2' * 12} on this machine; run the same command again" in reason
-    assert read_weights(run)["m"]["weights"] == COMMITS[0]
+    assert LoadedWeights(run).models["m"]["weights"] == COMMITS[0]
 
 
 def test_this_machine_must_have_the_recorded_commit(run: Path, tmp_path: Path) -> None:
@@ -54,9 +54,9 @@ def test_this_machine_must_have_the_recorded_commit(run: Path, tmp_path: Path) -
 def test_an_older_folder_and_a_damaged_record_hold_nobody_up(tmp_path: Path) -> None:
     assert LoadedWeights(tmp_path).mismatch(HUB) == ""
     (tmp_path / FILE).write_text('{"m": 1}')
-    assert read_weights(tmp_path) == {}
+    assert LoadedWeights(tmp_path).models == {}
     assert LoadedWeights(tmp_path).add(HUB, COMMITS[0]) == ""
-    assert read_weights(tmp_path)["m"]["weights"] == COMMITS[0]
+    assert LoadedWeights(tmp_path).models["m"]["weights"] == COMMITS[0]
 
 
 def test_runs_differ_only_where_both_have_loaded_the_model(run: Path, tmp_path: Path) -> None:
