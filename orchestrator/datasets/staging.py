@@ -94,14 +94,12 @@ def _stage_lock(home: Path, say: Say) -> Iterator[None]:
         home.mkdir(parents=True, exist_ok=True)
         lock = FileLock(home / ".lock")
         try:
-            lock.acquire(timeout=0)
+            held = lock.acquire(timeout=0)
         except Timeout:
             say(f"{home}: another process stages here; waiting for it")
-            lock.acquire()
-        try:
+            held = lock.acquire()
+        with held:
             yield
-        finally:
-            lock.release()
     except OSError as problem:
         reason = problem.strerror or problem
         raise FetchError(f"{home} cannot be written: {reason}; rerun the same command to resume") from None
