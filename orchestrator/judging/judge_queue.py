@@ -37,7 +37,7 @@ class JudgeQueue:
         Models' answers wait until the judge has read the gold answers, if it reads them (``gold_check``).
         """
         self.rereads_gold = judge.gold_check and bool(list_parts(store.folder / FOLDER).bad)
-        """True if verdicts on gold answers are damaged: they are moved aside, and the answers read again."""
+        """True if verdicts on gold answers are damaged: their store moves them aside, and the answers are read again."""
         self.judge, self.plan, self.store = judge, plan, store
         self.group, self.key = judge_group(judge), judge_key(judge)
         self.verdicts, self.gold_verdicts = VerdictStore(store.folder), VerdictStore(store.folder / FOLDER)
@@ -46,9 +46,9 @@ class JudgeQueue:
         self.gold = gold_check.find_unread(store.folder, self.key, plan.total) if judge.gold_check else {}
         """The gold answers that the judge had to read when the attempt began, by ordinal (from ``plan.total``)."""
         self.unread_gold = set(self.gold)
-        self.checks = bool(self.gold)
+        self.reads_gold = bool(self.gold)
         """True until the judge has read the gold answers, for which the models' answers wait."""
-        self.stop_reason = "" if self.checks else gold_check.stop_reason(store.folder, judge)
+        self.stop_reason = "" if self.reads_gold else gold_check.stop_reason(store.folder, judge)
         """Why the judge may not read the models' answers; empty if it may, or while it reads the gold answers."""
         self.read_count = self.judged_count = 0
         """In this attempt, the number of verdicts, and of answers that the judge was asked about."""
@@ -68,7 +68,7 @@ class JudgeQueue:
         """The ordinals to read first: the gold answers that the judge has not read, or the backlog if it has read all."""
         if self.stop_reason:
             return ()
-        return sorted(self.unread_gold) if self.checks else self.backlog
+        return sorted(self.unread_gold) if self.reads_gold else self.backlog
 
     def add_answers(self, batch: EpisodeBatch) -> list[int]:
         """Queue the answers in a batch of episodes; return the ordinals of the answers that the judge may read now."""
@@ -77,7 +77,7 @@ class JudgeQueue:
         answers = {ordinal: replies[key] for ordinal, key, ending in rows if ending == Ending.ANSWERED}
         for ordinal in list(answers)[: MAX_CACHED_ANSWERS - len(self._cached_answers)]:
             self._cached_answers[ordinal] = answers[ordinal]
-        if self.checks or self.stop_reason:
+        if self.reads_gold or self.stop_reason:
             self.backlog += answers
             return []
         return list(answers)
@@ -87,9 +87,9 @@ class JudgeQueue:
 
         Also empty if the check has stopped the judge.
         """
-        if self.unread_gold or not self.checks:
+        if self.unread_gold or not self.reads_gold:
             return []
-        self.checks, self._reads = False, True
+        self.reads_gold, self._reads = False, True
         self.stop_reason = gold_check.stop_reason(self.store.folder, self.judge)
         return [] if self.stop_reason else self.backlog
 
