@@ -15,7 +15,6 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.exact_chance import lift_over_chance
 from orchestrator.report.measures.judge_correction import corrected_shares
 from orchestrator.report.measures.paired import comparisons
-from orchestrator.report.measures.resources import resources
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.tables import evidence, open_ended, paper_tables
 from orchestrator.report.tables.formats import csv_text, latex, markdown
@@ -75,7 +74,7 @@ def measure_frames(run_data: RunData) -> dict[str, pl.DataFrame]:
         "cells": estimate(run_data).cells, "averages": estimate(run_data).averages, "lift": lift_over_chance(run_data),
         "lenient": leniency(run_data), "clusters": clustering(run_data), "models-paired": tests.models,
         "models-paired-averages": tests.model_averages, "paired-averages": tests.condition_averages,
-        "open-ended-corrected": corrected_shares(run_data), "resources": resources(run_data),
+        "open-ended-corrected": corrected_shares(run_data), "resources": evidence.resources(run_data),
         "model-input": evidence.certificate_rows(run_data),
     }  # fmt: skip
     return {name: frame for name, frame in frames.items() if not frame.is_empty()}

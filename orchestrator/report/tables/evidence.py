@@ -19,12 +19,13 @@ from orchestrator.report.measures.endings import EndingKind, ending_counts, leni
 from orchestrator.report.measures.estimates import estimate, missing_bounds
 from orchestrator.report.measures.exact_chance import lift_over_chance
 from orchestrator.report.measures.paired import comparisons, count_tests, primary_condition, ranking
-from orchestrator.report.measures.resources import resources
-from orchestrator.report.run_data import RunData
-from orchestrator.report.scores.metrics import ANSWER_COLUMNS
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
+from orchestrator.report.scores.metrics import ANSWER_COLUMNS, CACHED, cached_percentages
 from orchestrator.report.scores.package_measures import COUNT_SUFFIX, measure_names
 from orchestrator.report.tables import parts
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, format_signed, line
+from orchestrator.storage import reused
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Protocol, Sweep
 
@@ -237,3 +238,25 @@ def certificate_rows(run_data: RunData) -> pl.DataFrame:
             rows.append((model.name, model.backend, "missing", "", ""))
     schema = dict.fromkeys(("model", "engine", "certificate", "outcome", "weights"), pl.String)
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+@cached_per_run
+def resources(run_data: RunData) -> pl.DataFrame:
+    """Return one row per planned cell: played, reused (episodes), prompt_tokens, reply_tokens, ``CACHED``, cost, gpu_hours.
+
+    Only episodes that were played in this folder count; reused ones cost nothing. ``cost`` is in the currency of the prices;
+    ``gpu_hours`` (``scores.cell_resources``) is null if not measured.
+    """
+    reused_keys = reused.read_reused(run_data.folder).filter(pl.col("judge").is_null()).select("key")
+    played, taken = (
+        run_data.episodes.join(reused_keys, on="key", how=how).group_by("cell") for how in ("anti", "semi")
+    )
+    tokens = pl.col("prompt_tokens", "reply_tokens", "cost").sum()
+    sums = played.agg(pl.len().alias("played"), tokens, *cached_percentages())
+    names = ["cell", "model", "scenario", "condition", "protocol"]
+    counts = ["played", "reused", "prompt_tokens", "reply_tokens"]
+    rows = run_data.planned.select(names).join(sums, on="cell", how="left")
+    rows = rows.join(taken.agg(pl.len().alias("reused")), on="cell", how="left")
+    rows = rows.with_columns(pl.col(counts).cast(pl.Int64).fill_null(0), pl.col("cost").fill_null(0.0)).sort("cell")
+    rows = rows.join(run_data.rows.select("cell", *RESOURCE_COLUMNS), on="cell", how="left", maintain_order="left")
+    return rows.select(*names, *counts, *CACHED, "cost", *RESOURCE_COLUMNS)

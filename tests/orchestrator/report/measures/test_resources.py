@@ -5,9 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from orchestrator.report.measures.resources import resources
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.evidence import cost_table
+from orchestrator.report.tables.evidence import cost_table, resources
 from orchestrator.report.tables.table import MISSING
 from orchestrator.scheduling.forecast.throughput import EPISODES, ObservedRate, add_observed
 from orchestrator.storage import reused
