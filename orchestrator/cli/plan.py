@@ -8,7 +8,7 @@ import typer
 
 from envs.errors import UserError
 from orchestrator.cli.options import AsJson, ModelSources, Output, Overrides
-from orchestrator.cli.printing import print_result, text_table
+from orchestrator.cli.printing import print_json, print_lines, print_result, text_table
 from orchestrator.cli.sweep_source import load_sweep
 from orchestrator.datasets.staging import data_folder
 from orchestrator.inspection import overflow, service_cost
@@ -50,7 +50,7 @@ def plan(
         from orchestrator.scheduling.forecast.forecast import forecast_lines
 
         lines = forecast_lines(loaded, gpus, gpu_type)
-        print_result(as_json, {"lines": lines}, *lines)
+        print_json({"lines": lines}) if as_json else print_lines(lines)
         return
     require_data(loaded.data, sweep)
     _show_cells(loaded, as_json)

@@ -136,8 +136,12 @@ def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson =
         _send(folder, verb, target)
         return
     entries = control_log.read_history(folder)
-    lines = [f"{entry.taken} {entry.sentence}" for entry in entries] or ["no command was sent to this run"]
-    printing.print_result(as_json, [entry.model_dump(mode="json") for entry in entries], *lines)
+    if as_json:
+        printing.print_json([entry.model_dump(mode="json") for entry in entries])
+    else:
+        printing.print_lines(
+            [f"{entry.taken} {entry.sentence}" for entry in entries] or ["no command was sent to this run"]
+        )
 
 
 def _send(folder: Path, verb: str, target: str) -> None:
