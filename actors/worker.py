@@ -15,7 +15,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError
 from actors.engine.backend import Backend, Reply, Request
 from actors.engine.budget import Ledger
 from actors.engine.in_flight import StartReport, choose_in_flight
-from actors.engine.loader import freeze_heap, load_engine
+from actors.engine.registry import freeze_heap, load_engine
 from actors.engine.weights import loaded_weights
 from actors.node.process_output import WorkerAddress, output_files
 from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed

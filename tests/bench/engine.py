@@ -32,8 +32,7 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 from actors.engine.backend import Backend, Message, Reply, Request
 from actors.engine.chat_format import Part, conversation
 from actors.engine.in_flight import choose_in_flight
-from actors.engine.loader import freeze_heap
-from actors.engine.registry import open_engine
+from actors.engine.registry import freeze_heap, open_engine
 from actors.playing.episode_runner import EpisodeRunner
 from envs.render import Renderer
 from envs.types import ImageRef

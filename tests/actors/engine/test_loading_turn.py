@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from actors.engine.loader import loading_turn
+from actors.engine.registry import loading_turn
 
 HOLD = """
 import sys
-from actors.engine.loader import loading_turn
+from actors.engine.registry import loading_turn
 with loading_turn("first", print, alone=sys.argv[1] == "alone"):
     print("loading", flush=True)
     sys.stdin.read()

@@ -5,7 +5,7 @@ No GPU is needed: measurements are values.
 
 import pytest
 
-from actors.engine.loader import gpu_request
+from actors.engine.registry import gpu_request
 from actors.node.gpu_check import GIB, GpuRequest, GpuUnavailable, check_gpus
 from actors.node.nvml import Device
 from sweeps.spec import ModelSpec
