@@ -236,7 +236,8 @@ class Driver:
         for slot in self.pool.find_placed():
             self.schedule.on_placed(slot, self.now())
         for slot, worker in self.pool.handles.items():
-            if worker.is_service and slot in self.schedule.slots and self.schedule.slots[slot].ready:
+            is_service = any(model.backend == "openai" for model in worker.models)
+            if is_service and slot in self.schedule.slots and self.schedule.slots[slot].ready:
                 self._spawn(slot, worker.ask_trouble())
         nodes, commands = self.view.nodes, self.schedule.on_tick(self.now())
         if self.view.read(self.pool.holdings()):

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from functools import partial
 
 from orchestrator.execution import ray_cluster
@@ -52,18 +52,11 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     state.interrupted = driver.stopping
 
 
-def _take_cancelled(state: AttemptState, sink: ResultSink) -> Iterator[tuple[str, Container[int]]]:
-    """Yield group, ordinals of cells that have stopped since the last call, by precision or by refusals; log the refusals."""
-    yield from state.take_new_stops().items()
-    for group, stop in sink.take_new_stops().items():
-        log.warning(sink.stop_reasons[group])
-        yield stop
-
-
 def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: LiveControl) -> None:
     """Carry out commands, cancel what has stopped, show progress and flush the stores, about twice a second."""
     control.poll()
-    for name, unneeded in _take_cancelled(state, driver.sink):
+    new_stops: list[tuple[str, Container[int]]] = [*state.take_new_stops().items(), *driver.sink.take_new_stops()]
+    for name, unneeded in new_stops:
         driver.act(driver.schedule.cancel(name, unneeded, driver.now()))
     troubles = {worker.group: worker.trouble for worker in driver.pool.handles.values()}
     progress.show(driver.sink.stored_per_group, driver.sink.errors, driver.schedule, troubles)

@@ -6,8 +6,9 @@ stored by an earlier attempt is enough. Batches of all workers count together, b
 conditions go on: a text-only model refuses pictures, and can still play without them.
 """
 
+import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, compress
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ REFUSALS_TO_STOP = 20
 """A model stops under a condition after so many episodes refused at their first request, if no episode there was answered."""
 NO_EVIDENCE = (Ending.UNPROCESSABLE, Ending.FAILED)
 """Endings that, without a played turn, do not prove that the model answers: an unreadable picture, a dead worker."""
+
+log = logging.getLogger(__name__)
 
 
 class RequestGroup(NamedTuple):
@@ -100,15 +103,13 @@ class ResultSink:
         for batch in chain(*(batches for group, batches in held_back.items() if group not in self.stop_reasons)):
             self._store(batch)
 
-    def take_new_stops(self) -> dict[RequestGroup, tuple[str, CellOrdinals]]:
-        """Return the request groups that have stopped since the last call, each with its worker group and its episodes."""
-        stops: dict[RequestGroup, tuple[str, CellOrdinals]] = {}
-        for group in self._new_stops:
+    def take_new_stops(self) -> Iterator[tuple[str, CellOrdinals]]:
+        """Yield the worker group and the episodes of each request group that has stopped since the last call."""
+        while self._new_stops:
+            group = self._new_stops.pop()
             names = ((cell.model.name, cell.condition.name, cell.protocol.value) for cell in self.plan.cells)
             indexes = {index for index, cell_group in enumerate(names) if cell_group == group}
-            stops[group] = worker_group(self.plan.cells[min(indexes)].model), CellOrdinals(self.plan.offsets, indexes)
-        self._new_stops = []
-        return stops
+            yield self.worker_groups[group.model], CellOrdinals(self.plan.offsets, indexes)
 
     def _answers(self, group: RequestGroup) -> bool:
         return group in self.answering_groups and group not in self.stop_reasons
@@ -134,6 +135,7 @@ class ResultSink:
                 f"{group.model} refused all of its first {count} requests under {group.condition}, so it is stopped there and"
                 f" none of them is stored; the last: {batch.episodes['error'][-1]}"
             )
+            log.warning("%s", self.stop_reasons[group])
 
     def _store(self, batch: EpisodeBatch) -> None:
         groups = [self.worker_groups[model] for model in batch.episodes["model"]]

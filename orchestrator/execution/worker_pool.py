@@ -65,10 +65,6 @@ class WorkerHandle:
     is_asked: bool = False
     """True while it has not answered ``ask_trouble`` yet."""
 
-    @property
-    def is_service(self) -> bool:
-        return any(model.backend == "openai" for model in self.models)
-
     async def ask_trouble(self) -> None:
         """Ask why its service answers nothing now; this is shown beside a rate of zero, and logged once."""
         if self.is_asked:
