@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Self
 
 from rich.console import Console
@@ -53,11 +52,7 @@ class Progress:
         snapshot.remove(self.folder)
 
     def show(
-        self,
-        stored: Mapping[str, int],
-        errors: Mapping[str, int],
-        schedule: Scheduler,
-        troubles: Mapping[str, str] = MappingProxyType({}),
+        self, stored: Mapping[str, int], errors: Mapping[str, int], schedule: Scheduler, troubles: Mapping[str, str]
     ) -> None:
         """Show the counts of this attempt by group; the driver calls this about twice a second."""
         now, done = time.monotonic(), sum(stored.values())

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -97,7 +96,7 @@ class RateMeter:
         stored: Mapping[str, int],
         errors: Mapping[str, int],
         now: float,
-        troubles: Mapping[str, str] = MappingProxyType({}),
+        troubles: Mapping[str, str],
     ) -> Snapshot:
         """Return the snapshot of this moment; ``stored`` and ``errors`` count this attempt's episodes by group.
 

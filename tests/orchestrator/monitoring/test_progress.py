@@ -33,7 +33,7 @@ def test_lines_come_after_a_tenth_of_the_time_within_bounds(tmp_path, clock, cap
     with display:
         for second in range(2000):
             clock.seconds = 1000.0 + second
-            display.show({"m": second // 4, "policies": 5}, {"m": 1}, schedule)
+            display.show({"m": second // 4, "policies": 5}, {"m": 1}, schedule, {})
             if text := capsys.readouterr().err:
                 printed.append((second, text))
 
@@ -50,7 +50,7 @@ def test_live_file_is_written_every_five_seconds_and_removed(tmp_path, clock):
     with display:
         for half in range(40):
             clock.seconds = 1000.0 + half / 2
-            display.show({"m": 8}, {"m": 1}, schedule)
+            display.show({"m": 8}, {"m": 1}, schedule, {})
             if live.exists():
                 times.append(half / 2)
                 rows = {row["name"]: row for row in json.loads(live.read_text())["rows"]}
@@ -67,7 +67,7 @@ def test_new_totals_replace_the_old_ones(tmp_path, clock):
     display, schedule = start(tmp_path)
     with display:
         display.rate_meter.planned = {"policies": 500, "m": 250}
-        display.show({}, {}, schedule)
+        display.show({}, {}, schedule, {})
         rows = json.loads((tmp_path / "live.json").read_text())["rows"]
 
     assert {row["name"]: row["planned"] for row in rows} == {"policies": 500, "m": 250}

@@ -31,7 +31,7 @@ def start_schedule(gpus=8):
 
 
 def take_snapshot(schedule, meter, now, stored=None, errors=None):
-    return meter.snapshot(schedule, stored or {}, errors or {}, now)
+    return meter.snapshot(schedule, stored or {}, errors or {}, now, {})
 
 
 def rows_by_name(snapshot):

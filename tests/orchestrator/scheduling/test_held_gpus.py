@@ -61,7 +61,7 @@ def test_too_wide_for_what_others_leave_is_not_too_wide_for_the_cluster():
 def test_snapshot_says_what_is_waited_for_and_how_many_others_hold():
     scheduler = schedule(held(6))
     scheduler.on_begin()
-    snapshot = RateMeter({"m": 1000}, {}).snapshot(scheduler, {}, {}, 1.0)
+    snapshot = RateMeter({"m": 1000}, {}).snapshot(scheduler, {}, {}, 1.0, {})
     assert headline(snapshot).endswith("6 of 8 GPUs are held by others")
     assert lines(snapshot)[1:] == ["  m: waits for 4 GPUs; 6 are held by others"]
 
