@@ -111,7 +111,8 @@ class Attempt(AttemptState):
         with tracker or _prepare_tracker(self.sweep, self.output) as tracker:
             if tracker.is_tracked:
                 tracker.start(describe_dataset(self.sweep.name, self.sweep.data, self.plan.samples_by_id))
-            with recording_pictures(self.output, self.sweep.data, self.plan, bool(self.pending)) as skip_rest:
+            hashing = recording_pictures(self.output, self.sweep.data, self.plan, bool(self.pending))
+            with hashing as skip_rest, tracker.in_background():
                 if play and self.pending:
                     play(self)
                 elif self._can_go_on():

@@ -5,6 +5,7 @@ the user, and ends once it has sent the end of the run or the server is gone.
 """
 
 import ctypes
+import gc
 import os
 import sys
 import time
@@ -34,8 +35,6 @@ FIRST_SCORE_S, SCORE_INTERVAL_S, POINTS, REST_FACTOR = 10.0, 30.0, 20, 100
 MEASURE_INTERVAL_S = 30
 SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 """MLflow's own variable; "false" turns the measurements of the driver's machine off."""
-NICENESS = 10
-"""While the sweep plays; not while it is planned, nor after its last episode, when the user waits."""
 PR_SET_PDEATHSIG, SIGKILL = 1, 9
 """Linux: ``prctl(PR_SET_PDEATHSIG, SIGKILL)`` ends this process with its parent."""
 MAX_CLOSING_FAILURES = 2
@@ -108,13 +107,6 @@ def score_stored(folder: Path) -> pl.DataFrame:
     return pl.DataFrame()
 
 
-def set_niceness(niceness: int) -> None:
-    """Let what plays go first, also where the kernel groups CPUs by session (sched(7)); lower it only if the system allows."""
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, niceness)
-        Path("/proc/self/autogroup").write_text(str(niceness))
-
-
 def end_with_parent(parent: int) -> None:
     """End this process when its ``parent`` ends; on other systems than Linux, only its pipes break then."""
     if sys.platform == "linux":
@@ -130,16 +122,16 @@ def main() -> int:
     os.dup2(2, 1)  # MLflow's own prints go to standard error
     parent, uri = driver.recv()
     end_with_parent(parent)
+    gc.disable()  # takes a quarter of the import's time
     with suppress(Exception):  # ``send`` reports it
         import_client(uri)
-    usual = os.getpriority(os.PRIO_PROCESS, 0)
-    set_niceness(min(19, usual + NICENESS))
+    gc.freeze()
+    gc.enable()
     run, dataset = driver.recv()
     mirror, status, failures = Mirror(run, dataset), "", 0
     while failures < MAX_CLOSING_FAILURES:
         if not status and driver.poll(SEND_INTERVAL_S):
             status = driver.recv()
-            set_niceness(usual)
         if mirror.send(status) and status:
             return 0
         failures += bool(status)
