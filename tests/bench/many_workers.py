@@ -56,11 +56,11 @@ class Crowd:
     async def play(self, slot: int, ordinals: Sequence[int], batch_age: float) -> AsyncIterator[EpisodeBatch]:
         """Play a lease; a batch is at least as old as the pool asks."""
         async with self.free[slot]:
-            age = max(1.0, batch_age)
-            size = round(PACE * age)
+            size = round(PACE * max(1.0, batch_age))
             for first in range(0, len(ordinals), size):
-                ready = time.monotonic() + age
-                yield episode_batch([await self._episode(ordinal) for ordinal in ordinals[first : first + size]])
+                leased = ordinals[first : first + size]
+                ready = time.monotonic() + len(leased) / PACE
+                yield episode_batch([await self._episode(ordinal) for ordinal in leased])
                 await asyncio.sleep(max(0.0, ready - time.monotonic()))
 
     async def _episode(self, ordinal: int) -> PlayedEpisode:
