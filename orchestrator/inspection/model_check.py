@@ -5,6 +5,7 @@ A cell starts with ``ok``, ``no`` or ``unknown``; facts that cannot be read (off
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,7 +70,7 @@ def check(
     """
 
     def row(model: ModelSpec) -> Check:
-        cells = _cells(model, sweep.samplings(model.name) if sweep else (), gpu)
+        cells = _cells(model, sweep.samplings(model.name) if sweep else (), gpu, packages)
         cells |= {} if packages else {"packages": "-"}
         return Check(model.name, {name: cells.get(name, "-") for name in CELLS})
 
@@ -83,8 +84,11 @@ def local_fault(model: ModelSpec, samplings: Sequence[Sampling] = ()) -> str:
     return Check("", cells).fault or engines.install_sentence(model, engines.missing_package(model, None))
 
 
-def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "") -> dict[str, str]:
-    """Return the cells of a model; without a GPU type, only those that this disk and a service tell."""
+def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", renders: bool = False) -> dict[str, str]:
+    """Return the cells of a model; without a GPU type, only those that this disk and a service tell.
+
+    ``renders`` tries the chat template, for which transformers is imported.
+    """
     if not model.is_local:
         is_service = model.backend == "openai"
         terms = "the provider's terms" if is_service else "ok: MIT"
@@ -102,7 +106,7 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "") -> di
         "source": source,
         "architecture": _architecture(model, checkpoint),
         "images": _images(model, checkpoint),
-        "template": _template(model, checkpoint),
+        "template": _template(model, checkpoint, renders),
         "decoding": _decoding(checkpoint, samplings),
         "fit": _fit(model, checkpoint.weight_bytes, gpu) if gpu else "unknown",
         "packages": _packages(model, checkpoint),
@@ -173,7 +177,7 @@ def _images(model: ModelSpec, checkpoint: Checkpoint) -> str:
     return f"ok: {model.max_images or 'any number'}{room}"
 
 
-def _template(model: ModelSpec, checkpoint: Checkpoint) -> str:
+def _template(model: ModelSpec, checkpoint: Checkpoint, renders: bool) -> str:
     """Return the cell of the chat template: whether there is one, and whether it takes functions."""
     if (template := checkpoint.template) is None:
         return "unknown"
@@ -181,6 +185,12 @@ def _template(model: ModelSpec, checkpoint: Checkpoint) -> str:
         return "ok: none, one question with one picture"
     if fault := find_template_fault(template):
         return f"no: {fault}"
+    if renders and model.backend == "transformers" and not checkpoint.reads_text_only:
+        with suppress(Exception):  # transformers is missing, or template or processor raise for another reason
+            from actors.engine.hf.template import drops_pictures
+
+            if drops_pictures(model, checkpoint.image_tokens):
+                return "no: the prompt has no token for its pictures: the chat template drops them"
     functions = "with functions" if "tools" in template else "no functions"
     return f"{'no' if 'no functions' in checkpoint.limits(model) else 'ok'}: {functions}"
 

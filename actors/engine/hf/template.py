@@ -1,13 +1,15 @@
 """Renders prompts with the processor of a local model, without downloads."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from PIL import Image
 from transformers import AutoProcessor
 
 from actors.engine.backend import Message
 from actors.engine.chat_format import Chat, conversation, template_variables, with_picture_marks
+from envs.types import ImageRef
 from sweeps.checkpoint import checkpoint_folder
 from sweeps.packages import resolve_source
 from sweeps.spec import ModelSpec
@@ -47,6 +49,22 @@ def template_text(model: ModelSpec, messages: Sequence[Message], tools: Sequence
     processor = _processor(model)
     chat = {**model.chat, "tools": list(tools)} if tools else model.chat
     return None if processor is None else prompt_text(processor, messages, chat)
+
+
+def drops_pictures(model: ModelSpec, image_tokens: Set[int]) -> bool:
+    """Return True if a question has no token for its picture: the chat template leaves it out or misspells it.
+
+    ``image_tokens`` are the checkpoint's ids of a part of a picture; without, only a picture that is left out is seen.
+    """
+    if (processor := _processor(model)) is None:
+        return False
+    with_picture, without = (
+        prompt_text(processor, [Message("user", "?", images)], model.chat) for images in ((ImageRef("a"),), ())
+    )
+    if with_picture == without or not image_tokens:
+        return with_picture == without
+    tensors = processor(text=[with_picture], images=[Image.new("RGB", (224, 224), "gray")], return_tensors="pt")
+    return image_tokens.isdisjoint(tensors["input_ids"].flatten().tolist())
 
 
 def _processor(model: ModelSpec) -> Any:

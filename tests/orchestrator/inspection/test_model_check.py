@@ -190,6 +190,21 @@ def test_a_text_only_model_may_run_and_is_named_as_one(tmp_path, backend):
     assert found.architecture == "ok: LlamaForCausalLM" if find_spec(backend) else found.architecture.startswith("unk")
 
 
+def test_a_template_that_drops_pictures_is_refused_of_named_models(tmp_path):
+    pytest.importorskip("transformers", reason="its engine is not installed")
+    from tests.actors.architectures import write
+
+    source = write("llava-1.5", tmp_path / "m")
+    assert row(source=str(source), backend="transformers", packages=True).template == "ok: no functions"
+    for picture in ("", "<img>"):  # left out, and misspelled
+        text = f"{{% if c.type == 'text' %}}{{{{ c.text }}}}{{% else %}}{picture}{{% endif %}}"
+        text = f"{{% for m in messages %}}{{% for c in m.content %}}{text}{{% endfor %}}{{% endfor %}}"
+        (source / "chat_template.jinja").write_text(text)
+        found = row(source=str(source), backend="transformers", packages=True)
+        assert found.template.startswith("no: the prompt has no"), picture
+    assert row(source=str(source), backend="transformers").template == "ok: no functions"
+
+
 def test_the_template_cell_names_functions_and_a_template_without_end(tmp_path):
     source = folder(tmp_path / "m")
     assert row(source=source).template == "unknown"
