@@ -31,6 +31,8 @@ class Service:
     delay: float = 0.0
     models: tuple[str, ...] = ()
     """Names of the models that it lists; without any it has no list."""
+    context: int | None = None
+    """The context that it lists of each."""
     together: int = 1
     """Nobody is answered before so many wait at once."""
     enough: asyncio.Event = field(default_factory=asyncio.Event)
@@ -48,7 +50,9 @@ class Service:
         self, headers: dict[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         if "content-length" not in headers:  # a GET of the list of models
-            listed = json.dumps({"data": [{"id": name} for name in self.models]}).encode()
+            listed = json.dumps(
+                {"data": [{"id": name, "max_model_len": self.context} for name in self.models]}
+            ).encode()
             status = b"200" if self.models else b"404"
             writer.write(b"HTTP/1.1 %s X\r\ncontent-length: %d\r\n\r\n%s" % (status, len(listed), listed))
             return

@@ -5,7 +5,9 @@ A refused request ends its episode, a temporary error is retried, and an error t
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from math import inf
 from pathlib import Path
@@ -120,6 +122,10 @@ class OpenAIBackend(Backend):
     def set_budget(self, ledger: Any, holder: str) -> None:
         self.wallet = Wallet(ledger, self.model.name, holder)
 
+    def classify(self, error: Exception, sent: Mapping[str, Any] | None = None) -> Exception:
+        """Return the RetryableError or BackendError for an error of the SDK; ``sent`` is the body of the request."""
+        return self.dialect.classify(error, sent or {})
+
     async def close(self) -> None:
         self.pictures.close()
         await self.client.close()
@@ -155,7 +161,9 @@ class OpenAIBackend(Backend):
             problem.reason = self.dialect.clean(problem.reason)
             raise
         except Exception as problem:  # the SDK may raise anything on an untrusted response
-            raise self.dialect.classify(problem, body) from None
+            estimate = partial(request_body.estimate_tokens, sending.request, self.pictures.renderer.size)
+            too_long = await self.dialect.is_too_long(problem, estimate)
+            raise self.dialect.classify(problem, body, too_long) from None
         if reason := request_body.describe_overlong(self.model, tokens.reply, body):
             raise ModelStopped(reason)
         usage = Reply("", tokens.prompt, tokens.reply, answer.finish, seconds, cost, tokens.cached)

@@ -1,8 +1,9 @@
-"""One service: a bounded HTTP client, the fields that it refuses, and its errors in its own words."""
+"""One service: a bounded HTTP client, the fields that it refuses, the model's context, and its errors in its own words."""
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from actors.engine.openai.rate_limit import RetryableError
 from actors.engine.openai.refusal import FieldRefused, judge_refusal, read_words, status_in
-from actors.engine.openai.reply import Answer, ErrorInAnswer
+from actors.engine.openai.reply import Answer, ErrorInAnswer, parse_object
 from actors.engine.openai.request_body import OTHER_NAMES
 from actors.text.printable import LONGEST_ERROR, one_line
 from actors.text.proxies import describe_proxy
@@ -23,6 +24,8 @@ MAX_REST_S = 600.0
 """Most seconds that a service's wish to wait is followed."""
 MAX_RESPONSE_BYTES = 16 * 2**20
 """Limit of a response; a reply of 131,072 tokens is about one MiB."""
+CONTEXT_FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
+"""Fields of a list of models with a context: vLLM's and SGLang's, OpenRouter's, LM Studio's, Groq's, llama.cpp's."""
 
 
 async def _read_bounded(response: httpx.Response) -> None:
@@ -72,10 +75,12 @@ class Dialect:
         self.model, self.client, self.key = model, client, key
         self.refused_fields = dict[str, str]()
         """Field that the service refuses -> its other name, or an empty string."""
+        self.context: int | None = None
+        """Tokens of the model's context as the service lists them; 0 if it lists none, None before it is asked."""
         self.said = set[str]()
 
-    def classify(self, error: Exception, sent: Mapping[str, Any]) -> Exception:
-        """Return the RetryableError or BackendError of an error of the SDK; ``sent`` is the body of the request."""
+    def classify(self, error: Exception, sent: Mapping[str, Any], too_long: bool = False) -> Exception:
+        """Return the RetryableError or BackendError of an error of the SDK; arguments as in ``judge_refusal``."""
         where = describe_address(str(self.client.base_url))
         if isinstance(error, ErrorInAnswer):
             (body,) = error.args
@@ -86,7 +91,7 @@ class Dialect:
             shown, rest = status, self.client._parse_retry_after_header(error.response.headers)
         else:
             return RetryableError(self.clean(f"{type(error).__name__}: {error.__cause__ or error}", where))
-        kind, hint = judge_refusal(status, words, sent)
+        kind, hint = judge_refusal(status, words, sent, too_long)
         if kind is FieldRefused:
             self.leave_out(hint)
             return FieldRefused(hint, 0.0)
@@ -104,6 +109,22 @@ class Dialect:
         left_out = "list the functions in the text" if name == "tools" else "leave it out"
         words = f"say {other}" if self.refused_fields[name] else left_out
         self.say(f"the service refuses {name}; requests {words}", name)
+
+    async def is_too_long(self, error: Exception, estimate_tokens: Callable[[], int]) -> bool:
+        """Return True if a refused prompt has more tokens than the service lists as the model's context."""
+        if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 413, 422, 500):
+            return False
+        if self.context is None:
+            self.context = await self._read_context()
+        return 0 < self.context < estimate_tokens()
+
+    async def _read_context(self) -> int:
+        with suppress(Exception):  # the list is untrusted, and only helps to name an error
+            response = await self.client.models.with_raw_response.list(timeout=10)
+            entries = [entry for entry in parse_object(response.content)["data"] if entry["id"] == self.model.source]
+            fields = {**entries[0].get("meta", {}), **entries[0]}
+            return next((int(fields[name]) for name in CONTEXT_FIELDS if isinstance(fields.get(name), int)), 0)
+        return 0
 
     def describe(self, answer: Answer) -> str:
         """Return what the service did otherwise than asked, for the turn's row; empty if nothing."""

@@ -100,8 +100,13 @@ def status_in(body: Mapping[str, Any], words: str) -> int:
     return 402 if NO_MONEY.search(words) else 429 if RATE.search(words) else 400 if TOO_LONG.search(words) else 500
 
 
-def judge_refusal(status: int, words: str, sent: Mapping[str, Any]) -> Verdict:
-    """Return the kind of a refusal with this HTTP status; ``sent`` is the body of the request."""
+def judge_refusal(status: int, words: str, sent: Mapping[str, Any], too_long: bool = False) -> Verdict:
+    """Return the kind of a refusal with this HTTP status.
+
+    Args:
+        sent: The body of the request.
+        too_long: True if its prompt is longer than the model's context, which counts where the words do not say so.
+    """
     if 300 <= status < 400:
         return ModelStopped, "the service redirects; give the final address as base_url"
     if status == 401 or NO_MONEY.search(words):
@@ -110,7 +115,9 @@ def judge_refusal(status: int, words: str, sent: Mapping[str, Any]) -> Verdict:
         return Throttled, ""
     if FILTERED.search(words) and status < 500:
         return Refused, ""
-    if status in (400, 403, 404, 405, 413, 415, 422, 500, 501) and (verdict := _judge_body(status, words, sent)):
+    if status in (400, 403, 404, 405, 413, 415, 422, 500, 501) and (
+        verdict := _judge_body(status, words, sent, too_long)
+    ):
         return verdict
     is_odd = status in (400, 422) and not MISCONFIGURED.search(words)
     if status >= 500 or status in (408, 409, 425) or (is_odd and BUSY.search(words)):
@@ -118,7 +125,7 @@ def judge_refusal(status: int, words: str, sent: Mapping[str, Any]) -> Verdict:
     return Unprocessable if is_odd else ModelStopped, ""
 
 
-def _judge_body(status: int, words: str, sent: Mapping[str, Any]) -> Verdict | None:
+def _judge_body(status: int, words: str, sent: Mapping[str, Any], too_long: bool) -> Verdict | None:
     """Return the verdict on a refused field of the request, or on its length; None if the words blame neither."""
     fields = {**sent, **sent.get("extra_body", {})}
     named = [name for name in (*DROPPED, "temperature") if name in fields and re.search(rf"\b{name}\b", words)]
@@ -131,5 +138,5 @@ def _judge_body(status: int, words: str, sent: Mapping[str, Any]) -> Verdict | N
         return FieldRefused, name
     if "tools" in fields and NO_TOOLS.search(words) and not TOO_LONG.search(words):
         return FieldRefused, "tools"
-    is_overflow = status == 413 or (status != 404 and TOO_LONG.search(words))
+    is_overflow = status == 413 or too_long or (status != 404 and TOO_LONG.search(words))
     return (Overflow, "") if is_overflow else None

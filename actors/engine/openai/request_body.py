@@ -1,9 +1,10 @@
 """Writes the body of a request, with every decoding parameter that the service takes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
-from actors.engine.backend import Request
+from actors.engine.backend import Request, images_of
 from actors.engine.chat_format import Part, conversation, function_schema
 from envs.tool_calls import NATIVE, Function, write_functions
 from envs.types import ImageRef
@@ -16,6 +17,8 @@ NEW_LIMIT, OLD_LIMIT = "max_completion_tokens", "max_tokens"
 OTHER_NAMES = {NEW_LIMIT: OLD_LIMIT, OLD_LIMIT: NEW_LIMIT}
 MOST_LONGER = 16
 """Tokens by which a reply may exceed twice its limit: servers count differently."""
+BYTES_PER_TOKEN, PIXELS_PER_TOKEN = 4, 784
+"""For an estimate of a prompt's tokens: OpenAI's rule for texts, and the 28 x 28 pixels of most open models."""
 
 
 def write_body(model: ModelSpec, request: Request, urls: Mapping[ImageRef, str]) -> dict[str, Any]:
@@ -97,3 +100,10 @@ def describe_overlong(model: ModelSpec, reply_tokens: int, body: Mapping[str, An
         f"{model.name}: the service wrote {reply_tokens} tokens where {limit} are allowed, so it does not know {field};"
         f' write server = "{LLAMA_CPP}" in its endpoint, or set the limit in its options'
     )
+
+
+def estimate_tokens(request: Request, size: Callable[[ImageRef], tuple[int, int]]) -> int:
+    """Return the estimated tokens of a prompt; ``size``: picture -> width and height."""
+    texts = [*(message.text for message in request.messages), *(str(function) for function in request.tools)]
+    pixels = sum(prod(size(image)) for image in images_of(request.messages))
+    return sum(len(text.encode("utf-8", "replace")) for text in texts) // BYTES_PER_TOKEN + pixels // PIXELS_PER_TOKEN

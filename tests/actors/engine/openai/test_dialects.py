@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from actors.engine.backend import BackendDied, BackendError, ModelStopped, Overflow, Refused, Reply
+from actors.engine.backend import BackendDied, BackendError, ModelStopped, Overflow, Refused, Reply, Unprocessable
 from actors.engine.openai.backend import OpenAIBackend
 from tests.actors.asking import make_request, user
 from tests.actors.engine.openai.test_openai_backend import ask, play_against
@@ -131,6 +131,19 @@ def test_every_servers_words_for_too_long_are_an_overflow(tmp_path: Path, name: 
     status, body = TOO_LONG[name]
     error, service = outcome(tmp_path, (status, {}, body))
     assert type(error) is Overflow and len(service.bodies) == 1
+
+
+def test_where_words_fail_the_context_that_the_service_lists_decides(tmp_path: Path) -> None:
+    """The stand-in lists a context of 100 tokens and refuses every prompt in words that nobody knows."""
+    for prompt, kind in (("word " * 200, Overflow), ("short", Unprocessable)):
+
+        async def play(backend: OpenAIBackend, service: Service, prompt: str = prompt, kind: type = kind) -> None:
+            service.models, service.context = ("served-m",), 100
+            with pytest.raises(BackendError) as refused:
+                await backend.reply(make_request(user(prompt)))
+            assert type(refused.value) is kind
+
+        play_against(tmp_path, lambda n, _: failure(400, message="non"), play)
 
 
 REFUSED = {
