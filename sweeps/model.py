@@ -175,9 +175,8 @@ class ModelSpec(Frozen):
             yield "options.batch_invariant is a mode of vLLM on GPUs; write true there, or leave it out"
         if self.thinking and self.backend in ("builtin", "human"):
             yield f"thinking: backend {self.backend} writes no thoughts; leave it out"
-        if self.thinking and self.thinking.parser != "auto":
-            others = "`vllm serve --reasoning-parser NAME` takes others, as a service"
-            yield f'thinking.parser: write "auto", or leave it out; {others}'
+        if self.thinking and self.thinking.parser != "auto" and self.backend != "vllm":
+            yield 'thinking.parser: write "auto", or leave it out; only backend = "vllm" has reasoning parsers by name'
         if self.tools not in ("", "text") and self.backend != "vllm":
             yield 'tools: write "text", or leave it out; only backend = "vllm" has tool parsers by name'
         try:

@@ -65,7 +65,7 @@ class Thinking(Frozen):
     budget: Annotated[Whole, Field(ge=1, le=131072)] = 2048
     """Most tokens of a reply's thoughts, in addition to those of its answer."""
     parser: str = "auto"
-    """``auto``, the only parser: it finds the marks of thoughts in replies and in the chat template."""
+    """``auto`` finds the marks of thoughts in replies and in the chat template; on vLLM also the name of one of its parsers."""
 
 
 class Completed(Frozen):

