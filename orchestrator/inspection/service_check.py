@@ -1,5 +1,6 @@
 """Problems of a service's entry: its key, its address, and the models that it serves."""
 
+import json
 import os
 import urllib.error
 import urllib.request
@@ -31,7 +32,7 @@ def service_cell(model: ModelSpec) -> str:
 
 def _served_cell(model: ModelSpec, address: str) -> str:
     try:
-        entries = _list_models(model).get("data", ())
+        entries = _ask(model, "models").get("data", ())
         served = [str(entry.get("id")).removeprefix("models/") for entry in entries]  # Google's prefix
     except urllib.error.HTTPError as problem:
         verdict = "no" if problem.code == 401 else "unknown"
@@ -43,14 +44,27 @@ def _served_cell(model: ModelSpec, address: str) -> str:
         return f"no: {where} ({why}); start the service, or correct base_url"
     if model.source in served:
         return "ok: it answers"
-    listed = list_first(served) or "no models"
-    return f"unknown: {address} lists {listed}, not {model.source}; correct source if it takes no other name"
+    if served and _refuses(model):
+        return f"no: it serves {list_first(served)}, not {model.source}; correct source"
+    return f"unknown: {address} does not list {model.source}"
 
 
-def _list_models(model: ModelSpec) -> Any:
-    """Return a service's list of models; raises OSError, HTTPException, or ValueError for other than JSON."""
+def _refuses(model: ModelSpec) -> bool:
+    """Return True if the service refuses one short question to this model; many servers list other names than they take."""
+    question = {"model": model.source, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    try:
+        _ask(model, "chat/completions", json.dumps(question).encode())
+    except urllib.error.HTTPError as problem:
+        return problem.code in (400, 404)
+    except (OSError, HTTPException, ValueError):
+        pass
+    return False
+
+
+def _ask(model: ModelSpec, path: str, question: bytes | None = None) -> Any:
+    """Return a service's answer to a request with its key; raises OSError, HTTPException, or ValueError for other than JSON."""
     key = os.environ.get(model.endpoint.key_env) or "none"
-    address = f"{model.endpoint.base_url.rstrip('/')}/models"
-    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {key}"})
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{model.endpoint.base_url.rstrip('/')}/{path}", question, headers)
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
         return parse_json(response.read(MAX_FILE_BYTES))

@@ -130,9 +130,14 @@ class OneModel(BaseHTTPRequestHandler):
 
     listing: bytes | None = json.dumps({"data": [{"id": name} for name in ("models/a", "b", "c", "d")]}).encode()
     """None answers with words that are no HTTP."""
+    code = 200
 
     def do_GET(self):
         self.wfile.write(b"HELLO\r\n\r\n" if self.listing is None else b"HTTP/1.0 200 OK\r\n\r\n" + self.listing)
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.wfile.write(f"HTTP/1.0 {self.code} X\r\n\r\n{{}}".encode())
 
     def log_message(self, *_):
         pass
@@ -141,13 +146,14 @@ class OneModel(BaseHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("source", "service", "cell"),
     [
-        ("b", {}, "ok: it answers"),
-        ("x", {}, "unknown: ADDRESS lists a, b, c and 1 more, not x"),
+        ("b", {"code": 500}, "ok: it answers"),
+        ("x", {"code": 200}, "unknown: ADDRESS does not list x"),
+        ("x", {"code": 404}, "no: it serves a, b, c and 1 more, not x; correct source"),
         ("x", {"listing": b'{"data": null}'}, "unknown: ADDRESS lists no models"),
         ("x", {"listing": None}, "no: ADDRESS does not answer"),
     ],
 )
-def test_a_service_is_asked_for_its_models(source, service, cell):
+def test_a_service_is_asked_for_its_models_and_then_for_one_word(source, service, cell):
     with serving(type("Service", (OneModel,), service)) as address:
         checked = row(source=source, backend="openai", endpoint=Endpoint(base_url=f"{address}/", key_env=""))
 
