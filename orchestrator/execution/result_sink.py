@@ -138,7 +138,7 @@ class ResultSink:
             log.warning("%s", self.stop_reasons[group])
 
     def _store(self, batch: EpisodeBatch) -> None:
-        groups = [self.worker_groups[model] for model in batch.episodes["model"]]
+        groups = [*map(self.worker_groups.__getitem__, batch.episodes["model"])]
         self.stored_per_group.update(groups)
         endings = zip(groups, batch.episodes["ending"], strict=True)
         self.errors.update(group for group, ending in endings if ending in ERRORS)

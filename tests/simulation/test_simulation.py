@@ -128,7 +128,7 @@ def test_what_storms_have_found_is_mended(larger_world, name):
 def test_a_run_folder_that_is_moved_while_it_is_written_ends_the_run_with_a_sentence(larger_world):
     """Found by seed 6: it was a traceback."""
     larger_world.undisturbed(6)
-    larger_world.play(Schedule(6, (Event(0, "move folder", 9.09),)))
+    larger_world.play(Schedule(6, (Event(0, "move folder", 9.0),)))
     assert any("it was moved or removed meanwhile" in line for line in larger_world.trace), larger_world.trace
 
 
