@@ -89,12 +89,12 @@ class StoppingRule:
         self._narrow_at: dict[int, int] = {}
         """Number of a unit -> the rounds at which its interval was narrow enough."""
 
-    def add_answer(self, ordinal: int, ending: str, correct: bool) -> None:
-        """Record how an episode ended; episodes of cells without a unit are ignored."""
+    def add_answer(self, ordinal: int, ending: str, correct: bool | None) -> None:
+        """Record how an episode ended (``correct`` is null where none is scored); cells without a unit are ignored."""
         index, _ = self.plan.task(ordinal)
         if index in self.answers:
             rank = self.plan.ranks[self.plan.cells[index].scenario][ordinal - self.plan.offsets[index]]
-            self.answers[index][rank] = np.nan if ending in UNSCORED else float(correct)
+            self.answers[index][rank] = np.nan if ending in UNSCORED else float(bool(correct))
 
     def add_batch(self, batch: EpisodeBatch) -> None:
         if self.units:
