@@ -85,6 +85,8 @@ def suggest_sweep(path: Path) -> str:
     """Suggest what to type instead of a missing sweep file."""
     if extra := missing_extra(_name(path)):
         return extra
+    if path.name and (file := path.with_suffix(".toml")).is_file():
+        return f"did you mean {file}?"
     close = get_close_matches(_name(path), list(shipped_sweeps()), n=1)
     return f"did you mean {close[0]!r}?" if close else "`proactive-sweep ls sweeps` lists those that ship"
 

@@ -149,10 +149,11 @@ def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
 
     The answers of ``oeg-multi`` are read while their episodes are played, so no other judge can read them later.
     """
-    if played and played.turn_judge and not played.is_judged:
-        raise SweepError(
+    if played and Protocol.OEG not in played.protocols:
+        were_read = (
             "answers of oeg-multi were read while they were played; to use another judge, play a run with that [judge]"
         )
+        raise SweepError(were_read if played.turn_judge else "the run has no open-ended answers to judge")
     try:
         judge_key(judge) if judge else None
     except ValueError as problem:

@@ -163,7 +163,7 @@ class Tracker:
         self._closing = True
         usual = CLOSE_LOCAL_S if self._uri.startswith("sqlite") else CLOSE_SERVER_S
         patience = timeout or (CLOSE_KILLED_S if status == "KILLED" else usual)
-        notice = Timer(min(SILENT_S, patience / 2), _say, ["all episodes are stored; waiting for MLflow ..."])
+        notice = Timer(min(SILENT_S, patience / 2), _say, ["waiting for MLflow ..."])
         notice.start()
         self._send(status)
         try:

@@ -96,7 +96,9 @@ class Dialect:
             self.leave_out(hint)
             return FieldRefused(hint, 0.0)
         if status == 401:
-            hint = f"the service refuses the key in {self.model.endpoint.key_env}"
+            key = self.model.endpoint.key_env
+            wanted = 'it wants a key: write key_env = "NAME" in its entry, and set the variable NAME'
+            hint = f"the service refuses the key in {key}" if key else wanted
         reason = self.clean(f"{self.model.name}: HTTP {shown}: {words}", where if status in (404, 405) else hint)
         if issubclass(kind, RetryableError):
             return kind(reason, rest if rest and 0 < rest <= MAX_REST_S else None)
