@@ -13,9 +13,10 @@ from envs.errors import UserError
 from envs.installed import install_line, load_function, offers
 from orchestrator.cli.options import required_name
 from orchestrator.cli.printing import print_lines
-from sweeps.load import load
+from sweeps.load import build, load
 from sweeps.own_model import Entry, Machine, read_entries
 from sweeps.spec import Sweep
+from sweeps.sweep_file import require_data
 
 DATA_VARIABLE = "PROACTIVE_SWEEP_DATA"
 DRAWN = "drawn demo pictures: not evidence about real photographs"
@@ -57,7 +58,7 @@ def read_models(sources: Sequence[str]) -> list[Entry]:
 def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str | None, file: Path | None) -> Path:
     """Write the sweep of models alone into a file and return it; an earlier one of the same line is left as it is.
 
-    Raises UserError if the file is another line's.
+    Raises UserError if the file is another line's, or the line cannot be played.
     """
     import tomli_w
 
@@ -74,7 +75,6 @@ def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str |
             raise UserError(f"{path} is another line's sweep; type `{command}` to resume it, or name another --output")
         return path
     table = {
-        "data": find_data(options.get("data", ""), path.with_suffix("")),
         "models": names,
         "scenarios": _names(options.get("scenarios", "")),
         "conditions": _names(options.get("conditions") or CONDITIONS),
@@ -82,8 +82,11 @@ def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str |
         "selection": {"limit": options.get("limit") or LIMIT},
         "model": [entry for entry in entries if not isinstance(entry, str)],
     }
+    build({"name": path.stem, "data": ".", **table}, "the command line")  # a mistyped line leaves no file behind
+    data = find_data(options.get("data", ""), path.with_suffix(""))
+    require_data(data, path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    safe_write.write(path, (head + tomli_w.dumps({k: v for k, v in table.items() if v})).encode())
+    safe_write.write(path, (head + tomli_w.dumps({"data": data, **{k: v for k, v in table.items() if v}})).encode())
     return path
 
 
