@@ -102,7 +102,8 @@ def _print_outcome(outcome: AttemptOutcome, sweep: Sweep, folder: Path) -> None:
         warn_of_cut_thoughts(outcome.rows)
         print_answers(outcome.rows, sweep, folder)
     for group, reason in outcome.reasons.items() if stored or outcome.seconds else ():
-        print(printable(f"{group}: {reason}"), file=sys.stderr)
+        sentence = reason if reason.startswith(f"{group}: ") else f"{group}: {reason}"
+        print(printable(sentence), file=sys.stderr)
 
 
 def warn_of_cut_thoughts(rows: pl.DataFrame) -> None:

@@ -28,6 +28,8 @@ def play_on_ray(state: AttemptState) -> None:
     connected = time.perf_counter()
     asyncio.run(_drive(state, sink, progress))
     _store_rest(state, sink)
+    refused = {str(group): reason for group, reason in sink.stop_reasons.items()}
+    state.reasons = {**state.reasons, **refused}
     progress.report_total(sink.stored_count, time.perf_counter() - connected)
     if state.interrupted:
         message = f"stopped: {sink.stored_count:,} new episodes are stored; run the same command to continue"
@@ -47,8 +49,7 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
         await driver.run(lambda: _on_tick(state, driver, progress, control))
     write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
     lost = {name: group.reason for name, group in driver.schedule.groups.items() if group.reason}
-    refused = {str(group): reason for group, reason in sink.stop_reasons.items()}
-    state.reasons = {**state.reasons, **lost, **refused}
+    state.reasons = {**state.reasons, **lost}
     state.interrupted = driver.stopping
 
 

@@ -9,7 +9,7 @@ conditions go on: a text-only model refuses pictures, and can still play without
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, compress
+from itertools import compress
 from typing import NamedTuple
 
 import polars as pl
@@ -98,10 +98,13 @@ class ResultSink:
         self.add(build_failed_batch(self.plan, ordinals, reason))
 
     def store_held_back(self) -> None:
-        """Store the episodes held back for models that were not stopped; call this at the end."""
+        """Store the episodes held back for models that were not stopped, and keep why; call this at the end."""
         held_back, self._held_back = self._held_back, {}
-        for batch in chain(*(batches for group, batches in held_back.items() if group not in self.stop_reasons)):
-            self._store(batch)
+        for group, batches in held_back.items():
+            if group not in self.stop_reasons:
+                self.stop_reasons[group] = _describe_refusals(group, batches)
+                for batch in batches:
+                    self._store(batch)
 
     def take_new_stops(self) -> Iterator[tuple[str, CellOrdinals]]:
         """Yield the worker group and the episodes of each request group that has stopped since the last call."""
@@ -131,10 +134,8 @@ class ResultSink:
         count = sum(len(part.ordinals) for part in batches)
         if count >= REFUSALS_TO_STOP and group not in self.stop_reasons:
             self._new_stops.append(group)
-            self.stop_reasons[group] = (
-                f"{group.model} refused all of its first {count} requests under {group.condition}, so it is stopped there and"
-                f" none of them is stored; the last: {batch.episodes['error'][-1]}"
-            )
+            effect = ", so it is stopped there and none of them is stored"
+            self.stop_reasons[group] = _describe_refusals(group, batches, effect)
             log.warning("%s", self.stop_reasons[group])
 
     def _store(self, batch: EpisodeBatch) -> None:
@@ -144,6 +145,11 @@ class ResultSink:
         self.errors.update(group for group, ending in endings if ending in ERRORS)
         self.store.append(batch)
         self._on_stored(batch)
+
+
+def _describe_refusals(group: RequestGroup, batches: Sequence[EpisodeBatch], effect: str = "") -> str:
+    count, last = sum(len(batch.ordinals) for batch in batches), batches[-1].episodes["error"][-1]
+    return f"{group.model} refused all of its first {count} requests under {group.condition}{effect}; the last: {last}"
 
 
 def select_episodes(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:

@@ -12,9 +12,10 @@ import polars as pl
 from actors.text.printable import printable
 from envs.errors import RunFolderError
 from envs.plural import pluralize
+from envs.thoughts import strip_thinking
 from envs.types import Action, Ending
 from orchestrator.report.statistics.proportion import share_columns
-from orchestrator.storage.episode_store import turns
+from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.schemas import UNREADABLE
 from sweeps.protocol import ZERO_SHOT
@@ -139,11 +140,14 @@ def unreadable_lines(rows: pl.DataFrame, folder: Path, left_out: Container[str] 
 
 
 def _quote_reply(folder: Path, cells: Sequence[str]) -> str:
-    """Return one unreadable reply of these cells; empty if all are errors or silent."""
+    """Return one unreadable reply of these cells, or else an error, and what to set if the reply holds thoughts."""
     own = pl.col("key").str.replace(r"/[^/]*$", "").is_in(cells)
     unparsable = turns(folder).filter(own, pl.col("reply") != "", pl.col("action") == Action.UNPARSABLE)
     texts = unparsable.sort("key", "turn").select("reply").head(1).collect()["reply"].to_list()
-    if not texts:
+    errors = episodes(folder).filter(own, pl.col("error").is_not_null()).sort("key").select("error").head(1)
+    if not (texts := texts or errors.collect()["error"].to_list()):
         return ""
-    text = " ".join(printable(texts[0] or "").split())
-    return f', such as "{text[:LONGEST]}{"…" * (len(text) > LONGEST)}"'
+    text = " ".join(printable(texts[0]).split())
+    thinks = strip_thinking(texts[0]) != texts[0].strip()
+    remedy = " (thoughts: set thinking = { budget = 4096 } in the model's entry)" if thinks else ""
+    return f', such as "{text[:LONGEST]}{"…" * (len(text) > LONGEST)}"{remedy}'

@@ -93,6 +93,7 @@ def test_each_condition_is_judged_by_its_own_requests(plan, tmp_path):
     assert not sink.stop_reasons and sink.stored_count == 0
     sink.store_held_back()
     assert count_endings(sink, tmp_path) == {"unprocessable": len(queue)}
+    assert {reason.rpartition(": ")[2] for reason in sink.stop_reasons.values()} == {"no pictures here"}
 
 
 @pytest.mark.parametrize("outcome", [None, Overflow("too long"), Refused("content filter")])
