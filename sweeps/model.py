@@ -170,8 +170,8 @@ class ModelSpec(Frozen):
         yield wrong_requirement(self.requirements, self.unsafe_options)
         if gpus in GPU_SHARES and isinstance(share, int | float) and share > gpus:
             yield f"options.gpu_memory_utilization is a share of the whole GPU; with gpus = {gpus}, write at most {gpus}"
-        invariant = options.get("batch_invariant", True)
-        if invariant is not True or ("batch_invariant" in options and (self.backend != "vllm" or not gpus)):
+        invariant = options.get("batch_invariant")
+        if "batch_invariant" in options and (invariant is not True or self.backend != "vllm" or not gpus):
             yield "options.batch_invariant is a mode of vLLM on GPUs; write true there, or leave it out"
         if self.thinking and self.backend in ("builtin", "human"):
             yield f"thinking: backend {self.backend} writes no thoughts; leave it out"

@@ -47,7 +47,7 @@ def _load_long(name: str) -> pl.DataFrame:
     named = long.with_columns(parts.alias("parts"), pl.col("published").cast(pl.Float64)).unnest("parts")
     constants = (pl.lit(value).alias(column) for column, value in {"table": name, **about}.items())
     measure = pl.col("measure").replace_strict(MEASURES[about["protocol"]])
-    return named.select(*constants, "scenario", "published", paper="model", measure=measure)
+    return named.select(*constants, pl.col("model").alias("paper"), "scenario", measure, "published")
 
 
 UNVERIFIED = (
