@@ -6,20 +6,16 @@ Samples, conversations, seeds and transitions equal those of ``run``: equal repl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 from actors.engine.backend import Message
 from actors.playing.episode_rules import MultipleChoice
 from actors.playing.prompts import Past, apply_condition, examples
-from envs.chance import episode_seed
-from envs.foreign_suggestions import folder_suggestions, with_swapped_pictures
-from envs.samples import load_samples, read_samples
-from envs.types import NO_PICTURE, Ending, ImageRef, Mode, Sample, Turn, View
-from sweeps.conditions import Condition
-from sweeps.load import build_cell
-from sweeps.packages import find_scenarios
+from envs.types import NO_PICTURE, Ending, ImageRef, Sample, Turn, View
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.plan import Plan
+from sweeps.load import build
 from sweeps.protocol import ZERO_SHOT
 from sweeps.sweep_file import SweepError
 
@@ -28,36 +24,24 @@ ORIGIN = "the environment"
 
 
 class Benchmark:
-    """The samples of some scenarios under one condition."""
+    """The samples of some scenarios under one condition: the plan of a sweep that a caller plays in place of a model."""
 
     def __init__(
         self,
         data: Path,
         scenarios: Sequence[str] | str = "all",
-        condition: str | Condition = ZERO_SHOT,
+        condition: str = ZERO_SHOT,
         filtered: bool = True,
         seed: int = 0,
     ) -> None:
         """``data`` is the benchmark folder; ``seed`` equals a sweep's ``seed``. Raises BadData or SweepError."""
-        names = find_scenarios(scenarios if isinstance(scenarios, str) else list(scenarios), ORIGIN)
-        if isinstance(condition, str):
-            condition = build_cell(names[0], condition).condition
-        if condition.unscored:
-            unit = "picture" if condition.every_frame else "state"
-            raise SweepError(
-                f"{ORIGIN}: {condition.name} asks about every {unit} and is no game; name another condition"
-            )
-        self.condition, self.seed = condition, seed
-        read = cache(read_samples)
-        loaded = {name: load_samples(Path(data), name, filtered, read=read) for name in names}
-        if condition.mode is Mode.RANDOM:
-            pool = folder_suggestions(Path(data), read)
-            loaded = {name: [replace(s, suggestion_pool=pool) for s in own] for name, own in loaded.items()}
-        if condition.picture == "swapped":
-            loaded = {name: with_swapped_pictures(samples, samples, seed) for name, samples in loaded.items()}
-        self.samples: Mapping[str, Mapping[int, Sample]] = {
-            name: {sample.id: sample for sample in samples} for name, samples in loaded.items()
-        }
+        table: dict[str, Any] = {"data": str(data), "scenarios": scenarios, "seed": seed, "models": ["oracle"]}
+        sweep = build(table | {"conditions": [condition], "selection": {"filtered": filtered}}, ORIGIN)
+        if sweep.conditions[0].unscored:
+            unit = "picture" if sweep.conditions[0].every_frame else "state"
+            raise SweepError(f"{ORIGIN}: {condition} asks about every {unit} and is no game; name another condition")
+        self.plan = build_plan(sweep)
+        self.samples: Mapping[str, Mapping[int, Sample]] = self.plan.samples_by_id
 
     def samples_of(self, scenario: str) -> Mapping[int, Sample]:
         """Return the samples of a scenario by id; raises SweepError if the scenario is not loaded."""
@@ -70,17 +54,17 @@ class Benchmark:
         samples = self.samples_of(scenario)
         if sample not in samples:
             raise SweepError(f"{ORIGIN}: {scenario} has no sample with id {sample!r} in this selection")
-        return InteractiveEpisode(samples[sample], tuple(samples.values()), self.condition, self.seed)
+        return InteractiveEpisode(samples[sample], self.plan)
 
 
 class InteractiveEpisode:
     """One sample under one condition, answered from outside; the rules are those of ``actors.playing.play``."""
 
-    def __init__(self, sample: Sample, pool: Sequence[Sample], condition: Condition, seed: int) -> None:
-        purpose = f"episode-{condition.draw}" if condition.draw else "episode"
+    def __init__(self, sample: Sample, plan: Plan) -> None:
+        condition, pool = plan.cells[0].condition, plan.pools[sample.scenario]
         self.rules = MultipleChoice(
-            apply_condition(sample, condition, seed), condition, episode_seed(seed, sample.scenario, sample.id, purpose),
-            examples(sample, pool, condition, seed),
+            apply_condition(sample, condition, plan.seed), condition, plan.episode_seed(sample, condition),
+            examples(sample, pool, condition, plan.seed),
         )  # fmt: skip
         self.sample, self.state = self.rules.sample, self.rules.initial()
         self.turns: list[Turn] = []

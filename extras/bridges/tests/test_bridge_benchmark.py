@@ -1,7 +1,5 @@
 """A benchmark that a caller plays answer by answer, without any environment's package."""
 
-import pytest
-
 from envs import SCENARIOS
 from envs.chance import episode_seed
 from proactive_bridges.benchmark import Benchmark
@@ -24,13 +22,11 @@ def test_a_swapped_picture_is_another_samples_and_text_alone_has_none(demo_data)
 def test_all_scenarios_are_loaded_unless_named(demo_data):
     benchmark = Benchmark(demo_data)
 
-    assert list(benchmark.samples) == list(SCENARIOS) and benchmark.condition is CONDITIONS["zero-shot"]
-    assert {len(benchmark.samples_of(name)) for name in SCENARIOS} == {10} and benchmark.seed == 0
+    assert list(benchmark.samples) == list(SCENARIOS) and benchmark.plan.cells[0].condition == CONDITIONS["zero-shot"]
+    assert {len(benchmark.samples_of(name)) for name in SCENARIOS} == {10} and benchmark.plan.seed == 0
 
 
-@pytest.mark.parametrize(("draw", "purpose"), [(0, "episode"), (3, "episode-3")])
-def test_an_episode_draws_as_in_a_sweep_of_seed_0(demo_data, draw, purpose):
-    condition = CONDITIONS["random-proactive"].replicate(0, draw)
-    episode = Benchmark(demo_data, ["QD"], condition).episode("QD", 11)
+def test_an_episode_draws_as_in_a_sweep_of_seed_0(demo_data):
+    rules = Benchmark(demo_data, ["QD"], "random-proactive").episode("QD", 11).rules
 
-    assert episode.rules.seed == episode_seed(0, "QD", 11, purpose) and episode.rules.condition is condition
+    assert rules.seed == episode_seed(0, "QD", 11, "episode") and rules.condition == CONDITIONS["random-proactive"]
