@@ -1,16 +1,22 @@
-"""Upload of listed files to a data set of the Hub, in one commit, and a check that all of them arrived; results as pull requests.
+"""``publish``: upload of listed files to a data set of the Hub, in one commit, or of results to models, as pull requests.
 
 The token comes from HF_TOKEN only. Links and names that begin with a dot are skipped.
 """
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+import typer
+from huggingface_hub import CommitOperationAdd, HfApi
+from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+from actors.text.printable import printable
 from orchestrator.datasets.sources import FetchError
 from orchestrator.storage import run_folder
 from sweeps.protocol import HEADLINE
@@ -57,6 +63,31 @@ class Upload:
         visibility = "private" if self.private else "PUBLIC"
         total = f"{len(sizes):,} files, {sum(sizes.values()):,} bytes"
         yield f"{total}, to the {visibility} data set {self.name} ({effect})"
+
+
+def publish(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders.")],
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="OWNER/NAME", help="The data set (default: models, `export --to eval-results`)."),
+    ] = "",
+    public: Annotated[bool, typer.Option("--public", help="Make a new data set public (default: private).")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Upload without asking, as in a script.")] = False,
+) -> None:
+    """Upload files and folders to a data set of the Hugging Face Hub in one commit, after listing them and asking.
+
+    Without --to, PATH is a folder of `export --to eval-results`: a pull request at each of its models.
+    """
+    uploads = [prepare_upload(paths, to, public)] if to else prepare_results(paths)
+    print(*(printable(line) for upload in uploads for line in upload.lines()), sep="\n")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise PublishError("nothing was uploaded; add --yes after checking the list")
+        if not typer.confirm("upload these files?"):
+            print("nothing was uploaded")
+            raise typer.Exit(1)
+    for upload in uploads:
+        print(printable(send(upload)))
 
 
 def prepare_upload(paths: Sequence[Path], name: str, public: bool = False) -> Upload:
@@ -106,11 +137,9 @@ def prepare_results(folders: Sequence[Path]) -> list[Upload]:
     return uploads
 
 
-def publish(upload: Upload) -> str:
+def send(upload: Upload) -> str:
     """Upload the files in one commit, to a model as a pull request; return its URL, or raise PublishError if one is missing."""
     with _hub(upload.name) as api:
-        from huggingface_hub import CommitOperationAdd
-
         additions = [CommitOperationAdd(name, str(path)) for name, path in upload.files.items()]
         if upload.kind == "model":
             message = f"Add results of {HEADLINE}"
@@ -135,27 +164,20 @@ def _files(path: Path) -> tuple[dict[str, Path], int]:
     skipped = 0
     for folder, folders, names in os.walk(path):
         parent = Path(folder)
-        skipped_folders = [name for name in folders if name.startswith(".") or (parent / name).is_symlink()]
-        folders[:] = sorted(set(folders) - set(skipped_folders))
-
-        regular = [name for name in names if not (name.startswith(".") or (parent / name).is_symlink())]
-        regular = [name for name in regular if (parent / name).is_file()]
-        skipped += len(skipped_folders) + len(names) - len(regular)
+        hidden = {name for name in (*folders, *names) if name.startswith(".") or (parent / name).is_symlink()}
+        folders[:] = sorted(set(folders) - hidden)
+        regular = [name for name in names if name not in hidden and (parent / name).is_file()]
+        skipped += len(hidden)
         files |= {(parent / name).relative_to(path).as_posix(): parent / name for name in regular}
     return files, skipped
 
 
 @contextmanager
-def _hub(name: str) -> Iterator[Any]:
+def _hub(name: str) -> Iterator[HfApi]:
     """Provide the Hub's client; raise its errors as a PublishError."""
     token = os.environ.get(TOKEN, "")
     if not token:
         raise PublishError(f"{TOKEN} is not set; set it to a token that can write to {name}")
-    try:
-        from huggingface_hub import HfApi
-        from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-    except ModuleNotFoundError:
-        raise PublishError("publish needs the extra `hub`: pip install 'proactive-sweep[hub]'") from None
     try:
         yield HfApi(endpoint=os.environ.get("HF_ENDPOINT"), token=token)
     except OfflineModeIsEnabled:

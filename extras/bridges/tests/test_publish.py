@@ -15,9 +15,8 @@ from orchestrator.export import export
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import average_over_scenarios
 from orchestrator.storage.progress_log import Point, append_point
-from proactive_bridges.command import publish as command
 from proactive_bridges.eval_results import RESULTS
-from proactive_bridges.publish import PublishError, prepare_upload, publish
+from proactive_bridges.publish import PublishError, prepare_upload, publish, send
 from sweeps.protocol import HEADLINE
 from sweeps.registry import registry
 from tests.orchestrator.report.runs import write_published_run
@@ -29,7 +28,6 @@ NAME = "lab/runs"
 
 @pytest.fixture
 def hub(monkeypatch):
-    pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
     from huggingface_hub import constants
 
     with serving(UploadHub(TOKEN)) as server:
@@ -59,7 +57,7 @@ def folder(tmp_path):
 
 APP = typer.Typer(cls=Commands)
 APP.callback()(lambda: None)
-APP.command("publish")(command)
+APP.command("publish")(publish)
 
 
 def cli(*arguments):
@@ -92,7 +90,7 @@ def test_previewed_files_arrive_and_nothing_else(hub, folder, tmp_path):
 def test_a_data_set_that_is_there_keeps_its_visibility_and_its_other_files(hub, folder):
     hub.private[NAME], hub.files[NAME] = False, {"old.csv": b"1", "README.md": b"old"}
     upload = prepare_upload([folder], NAME)
-    publish(upload)
+    send(upload)
 
     assert "to the PUBLIC data set lab/runs (exists: files of the same name are replaced" in list(upload.lines())[-1]
     assert hub.files[NAME]["old.csv"] == b"1" and hub.files[NAME]["README.md"] != b"old"
@@ -100,7 +98,7 @@ def test_a_data_set_that_is_there_keeps_its_visibility_and_its_other_files(hub, 
 
 
 def test_public_must_be_requested(hub, folder):
-    publish(prepare_upload([folder], NAME, public=True))
+    send(prepare_upload([folder], NAME, public=True))
     assert hub.private == {NAME: False}
 
     hub.private[NAME] = True
@@ -148,7 +146,7 @@ def test_an_extension_is_no_score(tmp_path, most, conditions, reason):
 def test_a_file_that_did_not_arrive_is_named(hub, folder):
     hub.ignored.add("data/episodes.parquet")
     with pytest.raises(PublishError, match=r"1 files did not arrive \(its .gitignore\?\): data/episodes.parquet"):
-        publish(prepare_upload([folder], NAME))
+        send(prepare_upload([folder], NAME))
 
 
 def test_a_run_folder_and_a_missing_card_are_noted(hub, folder):
