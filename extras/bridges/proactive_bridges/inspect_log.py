@@ -38,13 +38,6 @@ CHUNK = 2_000
 """Number of episodes whose turns are in memory at once."""
 LONGEST_SUMMARY = 500
 """Most characters of a text in the list of samples; the sample itself has the full text."""
-MEASURES = {
-    Protocol.MCQA: ("acc", "ps"),
-    Protocol.OEG: BITS,
-    Protocol.OEG_MULTI: ("acc", "ps"),
-    Protocol.TOOLS: ("acc", "ps"),
-}
-"""Result columns that become scores; percentages become shares from 0 to 1."""
 UNKNOWN = datetime.fromtimestamp(0, UTC)
 """The time of a run that has not stored when it was played: a log needs one."""
 Json = dict[str, Any]
@@ -133,7 +126,9 @@ class _Log:
         }  # fmt: skip
 
     def _results(self) -> Json:
-        names = [name for name in MEASURES[self.protocol] if name in self.cells.columns and self.cells[name].count()]
+        """Return the result columns of the protocol as scores; percentages become shares from 0 to 1."""
+        measures = BITS if self.protocol is Protocol.OEG else ("acc", "ps")
+        names = [name for name in measures if name in self.cells.columns and self.cells[name].count()]
         scored = int(self.cells["finished" if self.protocol is Protocol.OEG else "scored"].sum())
         return {
             "total_samples": int(self.cells["planned"].sum()),
