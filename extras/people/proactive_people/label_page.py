@@ -11,14 +11,9 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from envs.types import Sample
-from orchestrator.view.loopback import LoopbackPage, page_headers, parse_number
+from orchestrator.view.loopback import parse_number
 from proactive_people.labels import NONE, OptionLabel, append_labels, read_labels
-from proactive_people.pages import load_style, load_template, read_form, read_text
-
-MAX_BODY_BYTES = 16_384
-STYLE = load_style("question.css")
-SCRIPT = read_text("label.js")
-TEMPLATE = load_template("label.html.j2")
+from proactive_people.pages import FormPage
 
 
 class Answer(NamedTuple):
@@ -34,12 +29,11 @@ class Answer(NamedTuple):
         return (*self.sample.options, *self.sample.categories)
 
 
-class LabelPage(LoopbackPage):
+class LabelPage(FormPage):
     """The page of one person, and the labels that she has given."""
 
     def __init__(self, folder: Path, labeler: str, answers: list[Answer]) -> None:
-        routes = [web.get("/{token}/", self._show), web.post("/{token}/label", self._label)]
-        super().__init__(routes, page_headers(STYLE, SCRIPT, "form-action 'self'"), MAX_BODY_BYTES)
+        super().__init__("label.html.j2")
         self.folder, self.labeler, self.answers = folder, labeler, answers
         stored = read_labels(folder)
         self.labels = {key: label for (key, name), label in stored.items() if name == labeler}
@@ -49,16 +43,17 @@ class LabelPage(LoopbackPage):
         """Return how many of the answers have a label of this person."""
         return sum(answer.key in self.labels for answer in self.answers)
 
-    async def _show(self, request: web.Request) -> web.Response:
+    async def show(self, request: web.Request) -> web.Response:
         unlabeled = (number for number, answer in enumerate(self.answers, 1) if answer.key not in self.labels)
         number = parse_number(request.query.get("n") or str(next(unlabeled, len(self.answers) + 1)))
         if not number:
             raise web.HTTPBadRequest
-        return self._render(number, self.answers[number - 1] if number <= len(self.answers) else None)
+        answer = self.answers[number - 1] if number <= len(self.answers) else None
+        label = self.labels.get(answer.key) if answer else None
+        return self.render(number=number, total=len(self.answers), answer=answer, label=label)
 
-    async def _label(self, request: web.Request) -> web.Response:
+    async def receive(self, form: dict[str, str]) -> web.Response:
         """Store a label, and open the next answer without one."""
-        form = await read_form(request)
         number = parse_number(form.get("n", ""))
         if not 1 <= number <= len(self.answers):
             raise web.HTTPBadRequest
@@ -74,11 +69,3 @@ class LabelPage(LoopbackPage):
         await asyncio.to_thread(append_labels, self.folder, [label])
         self.labels[answer.key] = label
         raise web.HTTPSeeOther(f"/{self.token}/")
-
-    def _render(self, number: int, answer: Answer | None) -> web.Response:
-        label = self.labels.get(answer.key) if answer else None
-        text = TEMPLATE.render(
-            style=STYLE, script=SCRIPT, answer=answer, label=label, labeler=self.labeler, number=number, done=self.done,
-            total=len(self.answers),
-        )  # fmt: skip
-        return web.Response(text=text, content_type="text/html", charset="utf-8")

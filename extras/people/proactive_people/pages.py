@@ -1,34 +1,52 @@
-"""Templates and styles of the pages."""
+"""A page that a person fills in, one form after another; labels and episodes each have such a page."""
 
 from importlib.resources import files
+from typing import Any
 from urllib.parse import parse_qsl
 
 from aiohttp import web
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from actors.text.printable import spell_invisible
+from orchestrator.view.loopback import LoopbackPage, page_headers
+
+MAX_BODY_BYTES = 16_384
+STYLE = "".join(
+    (files(package) / name).read_text("utf-8")
+    for package, name in (("orchestrator.report.html", "report.css"), ("proactive_people", "question.css"))
+)
+SCRIPT = (files("proactive_people") / "form.js").read_text("utf-8")
+OPTIONS: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+TEMPLATES = Environment(loader=PackageLoader("proactive_people", "."), autoescape=True, **OPTIONS)
+TEMPLATES.globals |= {"letter": lambda index: chr(65 + index), "style": STYLE, "script": SCRIPT}
+TEMPLATES.filters["spelled"] = lambda text: spell_invisible(text, keep="\n\t")
 
 
-def read_text(name: str, package: str = "proactive_people") -> str:
-    return (files(package) / name).read_text("utf-8")
+class FormPage(LoopbackPage):
+    """A page with one form; a subclass shows it and receives what is sent. Its template escapes what it prints."""
 
+    def __init__(self, template: str) -> None:
+        routes = [web.get("/{token}/", self.show), web.post("/{token}/answer", self._read_form)]
+        super().__init__(routes, page_headers(STYLE, SCRIPT, "form-action 'self'"), MAX_BODY_BYTES)
+        self.template = TEMPLATES.get_template(template)
 
-def load_style(name: str) -> str:
-    """Return the report's style, followed by this one."""
-    return read_text("report.css", "orchestrator.report.html") + read_text(name)
+    async def show(self, request: web.Request) -> web.Response:
+        """Return the page with the open form."""
+        raise NotImplementedError
 
+    async def receive(self, form: dict[str, str]) -> web.Response:
+        """Store what a form says and redirect to the next one; raises HTTPBadRequest for fields that no form sends."""
+        raise NotImplementedError
 
-def load_template(name: str) -> Template:
-    """Return a template, which escapes what it prints."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals["letter"] = lambda index: chr(65 + index)
-    environment.filters["spelled"] = lambda text: spell_invisible(text, keep="\n\t")
-    return environment.from_string(read_text(name))
+    def render(self, **values: Any) -> web.Response:
+        """Return the page; the template also has the page itself as ``page``."""
+        text = self.template.render(values, page=self)
+        return web.Response(text=text, content_type="text/html", charset="utf-8")
 
-
-async def read_form(request: web.Request) -> dict[str, str]:
-    """Return the fields of a form, whatever its Content-Type; raises HTTPBadRequest if the body is not a valid form."""
-    try:
-        return dict(parse_qsl((await request.read()).decode("ascii")))
-    except (ValueError, web.RequestPayloadError):
-        raise web.HTTPBadRequest from None
+    async def _read_form(self, request: web.Request) -> web.Response:
+        """Receive a form, whatever its Content-Type; raises HTTPBadRequest if the body is not a valid form."""
+        try:
+            form = dict(parse_qsl((await request.read()).decode("ascii")))
+        except (ValueError, web.RequestPayloadError):
+            raise web.HTTPBadRequest from None
+        return await self.receive(form)

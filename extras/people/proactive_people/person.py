@@ -6,16 +6,14 @@ The person sees what every engine gets, and nothing else of the game. Only the f
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import count
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
 
-from PIL.Image import Image
 from pydantic import BaseModel
 
 from actors.engine.backend import Backend, Message, Reply, Request
+from actors.engine.chat_format import data_url
 from actors.engine.image_loader import PictureLoader
 from envs import regular
 from envs.types import ImageRef
@@ -65,14 +63,6 @@ class Unfinished:
         self.path.unlink(missing_ok=True)
 
 
-class ServedPicture(NamedTuple):
-    number: int
-    """Number in its address, a counter that reveals nothing about the file."""
-    width: int
-    """Pixels."""
-    height: int
-
-
 @dataclass(frozen=True)
 class OpenQuestion:
     number: int
@@ -80,7 +70,8 @@ class OpenQuestion:
     messages: tuple[Message, ...]
     options: tuple[str, ...]
     """Suggestions and categories in the order of the prompt's letters; the chosen text is the reply."""
-    pictures: dict[ImageRef, ServedPicture]
+    pictures: dict[ImageRef, str]
+    """The pixels as ``data:`` addresses, which reveal nothing about the file."""
     answer: asyncio.Future[str]
 
 
@@ -93,9 +84,7 @@ class Person(Backend):
         self.question: OpenQuestion | None = None
         self.over = False
         """True after the last question."""
-        self.pictures: dict[int, bytes] = {}
-        """Number -> PNG of a picture of the open question."""
-        self._question_numbers, self._picture_numbers = count(1), count(1)
+        self._numbers = count(1)
         self._changed = asyncio.Condition()
 
     async def reply(self, request: Request) -> Reply:
@@ -135,20 +124,11 @@ class Person(Backend):
         self.loader.close()
 
     async def _ask(self, request: Request) -> OpenQuestion:
-        loaded = await self.loader.load_as(request.messages, encode_png)
-        pictures = {ref: ServedPicture(next(self._picture_numbers), *size) for ref, (size, _) in loaded.items()}
-        self.pictures = {pictures[ref].number: content for ref, (_, content) in loaded.items()}
-        number, view = next(self._question_numbers), request.situation.view
+        pictures = await self.loader.load_as(request.messages, data_url)
+        number, view = next(self._numbers), request.situation.view
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         question = OpenQuestion(number, request.messages, view.options + view.categories, pictures, answer)
         self.question = question
         async with self._changed:
             self._changed.notify_all()
         return question
-
-
-def encode_png(picture: Image) -> tuple[tuple[int, int], bytes]:
-    """Return a picture's size and its pixels as a PNG file."""
-    content = BytesIO()
-    picture.save(content, "PNG")
-    return picture.size, content.getvalue()

@@ -16,41 +16,23 @@ from envs.plural import pluralize
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.execution.attempt import Attempt
 from orchestrator.planning.plan import Plan
-from orchestrator.view.loopback import LoopbackPage, page_headers, serving
-from proactive_people.pages import load_style, load_template, read_form, read_text
-from proactive_people.person import OpenQuestion, Person, Unfinished
-
-MAX_BODY_BYTES = 1024
-"""An answer is two numbers."""
-STYLE = load_style("question.css")
-SCRIPT = read_text("question.js")
-TEMPLATE = load_template("question.html.j2")
+from orchestrator.view.loopback import serving
+from proactive_people.pages import FormPage
+from proactive_people.person import Person, Unfinished
 
 
-class PlayPage(LoopbackPage):
+class PlayPage(FormPage):
     """The page with the person's open question and the progress."""
 
     def __init__(self, person: Person, done: int, total: int) -> None:
-        routes = [
-            web.get("/{token}/", self._show),
-            web.get("/{token}/picture/{number:[0-9]{1,9}}", self._picture),
-            web.post("/{token}/answer", self._answer),
-        ]
-        super().__init__(routes, page_headers(STYLE, SCRIPT, "form-action 'self'"), MAX_BODY_BYTES)
+        super().__init__("question.html.j2")
         self.person, self.done, self.total = person, done, total
 
-    async def _show(self, request: web.Request) -> web.Response:
-        return self._render(await self.person.question_after(0), "late" in request.query)
+    async def show(self, request: web.Request) -> web.Response:
+        return self.render(question=await self.person.question_after(0), late="late" in request.query)
 
-    async def _picture(self, request: web.Request) -> web.Response:
-        content = self.person.pictures.get(int(request.match_info["number"]))
-        if content is None:
-            raise web.HTTPNotFound
-        return web.Response(body=content, content_type="image/png")
-
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def receive(self, form: dict[str, str]) -> web.Response:
         """Accept an answer and redirect to the next question; an answer to a closed question has no effect."""
-        form = await read_form(request)
         try:
             number, choice = int(form["question"]), int(form["choice"])
         except (KeyError, ValueError):
@@ -58,14 +40,8 @@ class PlayPage(LoopbackPage):
         is_accepted = self.person.answer(number, choice)
         following = await self.person.question_after(number) if is_accepted else None
         if is_accepted and following is None:
-            return self._render(None)  # the server stops, so a redirect would fail
+            return self.render(question=None, late=False)  # the server stops, so a redirect would fail
         raise web.HTTPSeeOther(f"/{self.token}/" + ("" if is_accepted else "?late"))
-
-    def _render(self, question: OpenQuestion | None, late: bool = False) -> web.Response:
-        text = TEMPLATE.render(
-            style=STYLE, script=SCRIPT, question=question, late=late, done=self.done, total=self.total
-        )
-        return web.Response(text=text, content_type="text/html", charset="utf-8")
 
 
 def sit(attempt: Attempt, port: int = 0) -> None:

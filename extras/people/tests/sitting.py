@@ -9,6 +9,7 @@ import queue
 import re
 import signal
 import threading
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,8 +61,7 @@ class Player(Visitor):
 
     def picture(self) -> bytes:
         """The last picture of the page."""
-        assert self.ask("GET", self.path + self.sources[-1]) == 200
-        return self.bodies[-1]
+        return b64decode(self.sources[-1].removeprefix("data:image/png;base64,"), validate=True)
 
     @property
     def number(self) -> str:

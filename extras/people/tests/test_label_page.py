@@ -69,7 +69,7 @@ def open_page(folder, number=6, name="ada"):
 
 
 def send(visitor, **fields):
-    return visitor.ask("POST", f"{visitor.path}label", {"Origin": f"http://{visitor.host}"}, urlencode(fields))
+    return visitor.ask("POST", f"{visitor.path}answer", {"Origin": f"http://{visitor.host}"}, urlencode(fields))
 
 
 def test_an_answer_is_labeled_blind_and_shown_afterwards(judged_run):
@@ -98,9 +98,9 @@ def test_an_answer_is_labeled_blind_and_shown_afterwards(judged_run):
 def test_what_is_no_label_is_refused(fields, status, judged_run):
     with labeling(page := open_page(judged_run, name=f"bad-{status}")) as visitor:
         assert send(visitor, **fields) == status and page.done == 0
-        assert visitor.ask("POST", f"{visitor.path}label", {"Origin": "http://evil.example"}, "n=1&label=0") == 403
+        assert visitor.ask("POST", f"{visitor.path}answer", {"Origin": "http://evil.example"}, "n=1&label=0") == 403
         headers = {"Origin": f"http://{visitor.host}", "Content-Encoding": "gzip", "Content-Length": "7"}
-        assert visitor.raw_status(f"POST {visitor.path}label", headers, b"\x1fgarbag") == 400
+        assert visitor.raw_status(f"POST {visitor.path}answer", headers, b"\x1fgarbag") == 400
         assert visitor.headers["Content-Security-Policy"].startswith("default-src 'none'")
 
 

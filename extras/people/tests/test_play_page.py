@@ -26,8 +26,8 @@ def visitor(demo_data, tmp_path_factory):
 @pytest.mark.parametrize(
     ("method", "path", "origin", "status"),
     [
-        ("GET", "/picture/1", None, 404),
-        ("GET", "{path}picture/QuickDraw%2F1.png", None, 404),
+        ("GET", "/answer", None, 404),
+        ("GET", "{path}QuickDraw%2F1.png", None, 404),
         ("POST", "{path}answer", "http://evil.example", 403),
     ],
 )
@@ -43,7 +43,7 @@ def test_forbidden_requests_are_refused(method, path, origin, status, visitor):
     ("line", "headers", "body", "status"),
     [
         ("POST {path}answer", {}, b"question=a&choice=0", 400),
-        ("POST {path}answer", {}, b"x" * 5000, 413),
+        ("POST {path}answer", {}, b"x" * 20_000, 413),
         ("POST {path}answer", {"Content-Type": "multipart/form-data; boundary=x"}, b"--x\r\nContent-Dis", 400),
         ("POST {path}answer", {"Content-Encoding": "gzip"}, b"\x1fgarbag", 400),
         ("POST {path}answer", {"Transfer-Encoding": "chunked"}, b"zz\r\n", 400),
@@ -104,12 +104,11 @@ def twin(data, target):
 
 
 def sent_bodies(data, output) -> list[bytes]:
-    """Return all that a benchmark's questions send: pages and pictures, each answered with the first option."""
+    """Return the pages that a benchmark's questions send, pictures included, each answered with the first option."""
     spec = person(data, "zero-shot,reference")
     with sitting(spec, output) as session:
         visitor = session.visitor()
         while "<form" in visitor.page:
-            visitor.picture()
             visitor.post(visitor.number, 0)
     token = visitor.path.encode()
     return [body.replace(token, b"/") for body in visitor.bodies]
