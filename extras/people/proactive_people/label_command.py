@@ -1,22 +1,23 @@
 """``label``: people label open-ended answers blind, and see how far they agree."""
 
-from __future__ import annotations
-
 import asyncio
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from envs.errors import RunFolderError
 from orchestrator.cli.options import MovedData, RunFolder
-from sweeps.sweep_file import SweepError
-from sweeps.values import NAME
-
-if TYPE_CHECKING:
-    from orchestrator.report.run_data import RunData
-    from proactive_people.label_page import Answer
+from orchestrator.report.read_run import read_run
+from orchestrator.report.run_data import RunData
+from orchestrator.storage import safe_write
+from orchestrator.storage.lock import WRITER
+from orchestrator.storage.verdict_store import final_replies
+from orchestrator.view import loopback
+from proactive_people.draw import extend_draw, read_draw
+from proactive_people.label_page import Answer, LabelPage
+from proactive_people.labels import FILE, agreements, append_labels, from_csv, read_labels, to_csv
+from proactive_people.person import check_name
 
 
 def label(
@@ -38,9 +39,6 @@ def label(
 
     The page is served on loopback only. Stop with Ctrl-C; rerun the command to go on.
     """
-    from orchestrator.report.read_run import read_run
-    from orchestrator.storage.lock import WRITER
-
     if (folder / WRITER).exists():  # the next update of the copy would delete the labels
         raise RunFolderError("labels are kept in a folder of this machine; copy the run from its bucket and name that")
     if agreement:
@@ -56,17 +54,7 @@ def label(
         _open_page(run, name, draw, active, port)
 
 
-def check_name(name: str) -> None:
-    """Raise SweepError for a text that cannot name a person."""
-    if len(name) > 60 or not re.fullmatch(NAME, name):
-        raise SweepError(f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most")
-
-
 def _open_page(run: RunData, name: str, number: int, active: bool, port: int) -> None:
-    from orchestrator.view import loopback
-    from proactive_people.draw import extend_draw
-    from proactive_people.label_page import LabelPage
-
     page = LabelPage(run.folder, name, list(_answers(run, list(extend_draw(run, number, active))).values()))
     asyncio.run(loopback.serve_until_stopped(page, port))
     print(f"{page.done:,} of {len(page.answers):,} answers labeled by {name}")
@@ -74,9 +62,6 @@ def _open_page(run: RunData, name: str, number: int, active: bool, port: int) ->
 
 def _answers(run: RunData, keys: list[str]) -> dict[str, Answer]:
     """Return the answers with these keys in this order; raises RunFolderError if their samples are not there."""
-    from orchestrator.storage.verdict_store import final_replies
-    from proactive_people.label_page import Answer
-
     rows = {row["key"]: row for row in run.episodes.filter(run.episodes["key"].is_in(keys)).iter_rows(named=True)}
     replies, words = final_replies(run.folder, keys), {True: "yes", False: "no", None: "nothing"}
     verdicts = {
@@ -93,8 +78,6 @@ def _answers(run: RunData, keys: list[str]) -> dict[str, Answer]:
 
 
 def _show_agreement(folder: Path) -> None:
-    from proactive_people.labels import agreements, read_labels
-
     pairs = list(agreements(read_labels(folder).values()))
     for pair in pairs:
         kappa = "-" if pair.kappa is None else f"{pair.kappa:.2f}"
@@ -105,10 +88,6 @@ def _show_agreement(folder: Path) -> None:
 
 def _export(run: RunData, file: Path, name: str) -> None:
     """Write all labels, or those of one person."""
-    from orchestrator.storage import safe_write
-    from proactive_people.draw import read_draw
-    from proactive_people.labels import read_labels, to_csv
-
     labels = {key: label for key, label in read_labels(run.folder).items() if name in ("", label.labeler)}
     stored = set(run.episodes["key"])
     keys = [key for key in dict.fromkeys(key for key, _ in labels) if key in stored]
@@ -119,8 +98,6 @@ def _export(run: RunData, file: Path, name: str) -> None:
 
 def _import(run: RunData, file: Path) -> None:
     """Add the labels of a CSV file; raises RunFolderError for a label of an answer that is not stored."""
-    from proactive_people.labels import FILE, append_labels, from_csv
-
     labels, stored = from_csv(file), set(run.episodes["key"])
     if unknown := [label.key for label in labels if label.key not in stored]:
         raise RunFolderError(

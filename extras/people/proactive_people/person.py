@@ -4,6 +4,7 @@ The person sees what every engine gets, and nothing else of the game. Only the f
 """
 
 import asyncio
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -18,9 +19,17 @@ from actors.engine.image_loader import PictureLoader
 from envs import regular
 from envs.types import ImageRef
 from orchestrator.storage import safe_write
+from sweeps.sweep_file import SweepError
+from sweeps.values import NAME
 
-NAME = "unfinished.json"
+FILE = "unfinished.json"
 MAX_BYTES = 1 << 20
+
+
+def check_name(name: str) -> None:
+    """Raise SweepError for a text that cannot name a person."""
+    if len(name) > 60 or not re.fullmatch(NAME, name):
+        raise SweepError(f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most")
 
 
 class StoredReplies(BaseModel):
@@ -34,7 +43,7 @@ class Unfinished:
     """The stored replies of an interrupted episode; empty if the file is unreadable or belongs to another episode."""
 
     def __init__(self, folder: Path) -> None:
-        self.path, self.key = folder / NAME, ""
+        self.path, self.key = folder / FILE, ""
         self.replies: list[str] = []
         self._stored = iter(self.replies)
         """The replies that are not replayed yet."""

@@ -1,21 +1,24 @@
 """``play``: a person plays the benchmark in a browser, into a run folder like a model's."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from envs.samples import BadData
 from orchestrator.cli.options import WIDTH, Overrides, Update, required_name
+from orchestrator.execution.attempt import open_attempt
 from orchestrator.monitoring.console import show
-from proactive_people.label_command import check_name
+from orchestrator.object_store.run_location import open_location
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.report.tables.formats import rich_table
+from orchestrator.report.tables.paper_tables import result_tables
+from proactive_people.person import check_name
+from proactive_people.session import sit
+from sweeps.load import build
+from sweeps.spec import Sweep
 from sweeps.sweep_file import override_key, read_sweep
-
-if TYPE_CHECKING:
-    from sweeps.spec import Sweep
 
 
 def play(
@@ -35,20 +38,13 @@ def play(
 
     The page is served on loopback only. Stop with Ctrl-C; rerun the same command to resume.
     """
-    from orchestrator.execution.attempt import open_attempt
-    from orchestrator.object_store import run_location as remote
-    from orchestrator.planning.build_plan import build_plan
-    from orchestrator.report.tables.formats import rich_table
-    from orchestrator.report.tables.paper_tables import result_tables
-    from proactive_people.session import sit
-
     limit = [] if samples is None else [f"selection.limit={samples}"]
     selected = {"scenarios": scenarios, "conditions": conditions}
     keys = {key: "all" if text == "all" else text.split(",") for key, text in selected.items() if text}
     sweep = personal_sweep(data, name, keys, [*limit, *set_], output)
     plan = build_plan(sweep)
     with (
-        remote.open_location(required_name(sweep.output)) as location,
+        open_location(required_name(sweep.output)) as location,
         open_attempt(sweep, plan, location.folder, print, update) as attempt,
     ):
         outcome = attempt.run(play=lambda episodes: sit(episodes, port))
@@ -60,8 +56,6 @@ def play(
 
 def personal_sweep(data: str, name: str, keys: dict[str, Any], overrides: list[str], output: str = "") -> Sweep:
     """Return the sweep of a data folder or file with this person as its only model; raises SweepError."""
-    from sweeps.load import build
-
     check_name(name)
     person = {"name": f"human-{name}", "source": f"human:{name}", "backend": "human"}
     table = _table(data) | keys | {"models": [person], "protocol": "mcqa", "tracking": {"uri": "none"}}

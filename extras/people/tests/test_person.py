@@ -5,13 +5,13 @@ import pytest
 from actors.engine.registry import open_engine
 from envs.samples import BadData
 from proactive_people import play_command
-from proactive_people.person import NAME, Unfinished
+from proactive_people.person import FILE, Unfinished
 from sweeps.load import SweepError
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"torn", b'{"key": "a", "replies": [3]}', b"[" * 3000])
 def test_a_damaged_note_restarts_the_episode(content, tmp_path):
-    (tmp_path / NAME).write_bytes(content)
+    (tmp_path / FILE).write_bytes(content)
     resumed = Unfinished(tmp_path)
     resumed.open("a")
     assert resumed.next_reply() is None
