@@ -9,12 +9,12 @@ import polars as pl
 
 from envs import in_paper_order
 from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.parts import Row, model_conditions
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from proactive_operating.cells import scenario_clusters
 from proactive_operating.decision_map import decisions
-from proactive_operating.intervals import mean_interval
+from proactive_operating.intervals import ENDS, interval_columns
 
-Row = Mapping[str, Any]
 PERCENT = ("known_first", "known_ever", "asked_knowing", "answered_unknowing")
 """Measures in percent; all others are numbers of moves or turns."""
 KNOWLEDGE = ("known_first", "known_ever", "needed")
@@ -52,12 +52,11 @@ def _table(
 ) -> Table:
     """Return a line per model and condition: a cell per scenario, and the mean over scenarios."""
     scenarios, lines, rows = in_paper_order(frame["scenario"].unique()), [], list[Row]()
-    parts = frame.sort("condition").group_by("model", "condition", maintain_order=True)
-    for (model, condition), part in sorted(parts, key=lambda item: str(item[0][0]) in run_data.baselines):
+    for model, condition, part in model_conditions(run_data, frame):
         by_scenario = {str(scenario): own for (scenario,), own in part.group_by("scenario")}
         figures = {name: _estimates(run_data, {name: own}, measures) for name, own in by_scenario.items()}
         cells = [cell(figures[name]) if name in figures else MISSING for name in scenarios]
-        label = f"{model}" if name == "decision-map" else f"{model}, {condition}"
+        label = model if name == "decision-map" else f"{model}, {condition}"
         lines.append(line(label, [*cells, cell(_estimates(run_data, by_scenario, measures))]))
         names = {"model": model, "condition": condition}
         rows += [
@@ -66,7 +65,7 @@ def _table(
         ]
     heads = columns("model", [*scenarios, f"mean of {len(scenarios)}"])
     schema = dict.fromkeys(("model", "condition", "scenario"), pl.String) | {"mapped": pl.Int64}
-    figures_schema = {f"{measure}{end}": pl.Float64 for measure in measures for end in ("", "_low", "_high")}
+    figures_schema = {f"{measure}{end}": pl.Float64 for measure in measures for end in ENDS}
     return Table(name, title, heads, tuple(lines), pl.DataFrame(rows, schema={**schema, **figures_schema}))
 
 
@@ -83,9 +82,7 @@ def _estimates(run_data: RunData, scenarios: Mapping[str, pl.DataFrame], measure
             for scenario, rows in scenarios.items()
             for clusters in [scenario_clusters(run_data, scenario)]
         ]
-        interval = mean_interval(strata, 0.0, 100.0 if measure in PERCENT else inf)
-        for end, value in zip(("", "_low", "_high"), interval, strict=True):
-            figures[f"{measure}{end}"] = None if np.isnan(value) else value
+        figures |= interval_columns(measure, strata, 0.0, 100.0 if measure in PERCENT else inf)
     return figures
 
 

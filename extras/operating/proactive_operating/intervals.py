@@ -11,6 +11,8 @@ from proactive_operating.policy import Floats
 
 Stratum = tuple[Floats, NDArray[np.int64]]
 """Values of samples (n,), NaN where there is none, and the clusters of these samples (n,)."""
+ENDS = ("", "_low", "_high")
+"""Ends of the columns of a measure and its interval."""
 NEGLIGIBLE = 1e-9
 """Values that differ by less are equal: the squares of smaller differences underflow."""
 
@@ -30,6 +32,14 @@ def mean_interval(strata: Sequence[Stratum], low: float = -inf, high: float = in
     if not any(mean.variance for mean in means):
         return value, value, value
     return t_interval(average_means(means), low, high)
+
+
+def interval_columns(
+    name: str, strata: Sequence[Stratum], low: float = -inf, high: float = inf
+) -> dict[str, float | None]:
+    """Return the columns of a measure with its interval (``mean_interval``); null where a value is unknown."""
+    interval = mean_interval(strata, low, high)
+    return {f"{name}{end}": None if np.isnan(value) else value for end, value in zip(ENDS, interval, strict=True)}
 
 
 def _level(values: Floats) -> Floats:

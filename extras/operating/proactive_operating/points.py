@@ -14,7 +14,7 @@ import polars as pl
 from orchestrator.report.measures.exact_chance import BlindPlay, blind_play
 from orchestrator.report.run_data import RunData, cached_per_run
 from proactive_operating.cells import OperatingCell, cell_clusters, operating_cells
-from proactive_operating.intervals import mean_interval
+from proactive_operating.intervals import ENDS, interval_columns
 from proactive_operating.policy import BIASES, Booleans, Floats
 from proactive_operating.summary import ENDINGS, detection_measures, exact_measures, own_measures, value_measures
 
@@ -27,8 +27,6 @@ RARE = (*ENDINGS, "greedy_acc", "greedy_ps")
 """Measures without intervals: a few samples make up nearly all of the value, so that an interval would be too narrow."""
 RANGES = {**dict.fromkeys(PERCENT, (0.0, 100.0)), "auc": (0.0, 1.0), "ps": (0.0, inf)}
 """Smallest and greatest value of a measure; any other measure is unbounded."""
-ENDS = ("", "_low", "_high")
-"""Ends of the columns of a measure and its interval."""
 PLAIN = ("chance_acc", "chance_ps", "unreadable")
 """Figures without intervals: two that depend on the rules alone, and the share of unreadable replies."""
 PRICES = tuple(float(price) for price in range(51))
@@ -132,9 +130,8 @@ def _estimates(run_data: RunData, members: Sequence[Measured]) -> dict[str, floa
     figures: dict[str, float | None] = {}
     for name in dict.fromkeys(name for _, values in members for name in values):
         strata = [(values[name], cell_clusters(run_data, cell)) for cell, values in members if name in values]
-        estimate = mean_interval(strata, *RANGES.get(name, (-inf, inf)))
-        for end, value in zip(ENDS, estimate[: 1 if name in RARE else 3], strict=False):
-            figures[f"{name}{end}"] = None if np.isnan(value) else value
+        columns = interval_columns(name, strata, *RANGES.get(name, (-inf, inf)))
+        figures |= {name: columns[name]} if name in RARE else columns
     return figures
 
 

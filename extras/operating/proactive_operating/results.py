@@ -13,9 +13,9 @@ from proactive_operating.points import operating_points
 from sweeps.spec import Sweep
 
 NAMES = ("model", "scenario", "condition")
-SOURCES = ("acc", "ps", "greedy_acc", "greedy_ps", "auc", "neutral", "position_sd", "unreadable")
-EXACT = ("exact_acc", "exact_ps", "greedy_acc", "greedy_ps", "asking_auc", "neutral_b", "position_sd", "unreadable")
-"""Names of ``SOURCES`` (columns of ``operating_points``) in the results.
+RENAMED = {"acc": "exact_acc", "ps": "exact_ps", "auc": "asking_auc", "neutral": "neutral_b"}
+EXACT = ("acc", "ps", "greedy_acc", "greedy_ps", "auc", "neutral", "position_sd", "unreadable")
+"""Columns of ``operating_points`` in the results, there under the names of ``RENAMED``.
 
 Percent, except ps, AUC and b; all but the first two and ``unreadable`` are null for sampled cells.
 """
@@ -38,7 +38,7 @@ def add_columns(
         rows = rows.with_columns(pl.col("condition").is_in(maps).alias("decision_map"), pl.col("mapped").fill_null(0))
     if any(condition.every_state for condition in sweep.conditions):
         points = operating_points(run_data).filter(pl.col("scenario").is_not_null())
-        values = points.select(*NAMES, *map(pl.col, SOURCES)).rename(dict(zip(SOURCES, EXACT, strict=True)))
+        values = points.select(*NAMES, *EXACT).rename(RENAMED)
         rows = rows.join(values, on=NAMES, how="left", maintain_order="left", nulls_equal=True)
     return rows
 

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from orchestrator.report.run_data import RunData, cached_per_run
 from proactive_operating.cells import OperatingCell, cell_clusters, operating_cells
-from proactive_operating.intervals import Stratum, mean_interval
+from proactive_operating.intervals import ENDS, Stratum, interval_columns
 from proactive_operating.split import PARTS, split
 
 MOST_PAIRS = 6
@@ -19,7 +18,7 @@ SPLIT_SCHEMA = {
     **dict.fromkeys(("before", "after", "scenario"), pl.String),
     "picture": pl.Boolean,
     "scenarios": pl.Int64,
-    **{f"{part}{end}": pl.Float64 for part in COLUMNS for end in ("", "_low", "_high")},
+    **{f"{part}{end}": pl.Float64 for part in COLUMNS for end in ENDS},
 }
 Key = tuple[str, str]
 """Model and condition."""
@@ -72,8 +71,7 @@ def _rows(
 def _intervals(strata: list[list[Stratum]]) -> dict[str, float | None]:
     figures: dict[str, float | None] = {}
     for part, values in zip(COLUMNS, zip(*strata, strict=True), strict=True):
-        for end, value in zip(("", "_low", "_high"), mean_interval(values, -100.0, 100.0), strict=True):
-            figures[f"{part}{end}"] = None if np.isnan(value) else value
+        figures |= interval_columns(part, values, -100.0, 100.0)
     return figures
 
 

@@ -30,12 +30,6 @@ class Question(NamedTuple):
         """Return suggestions, abstention and categories in the order shown."""
         return self.view.options + self.view.categories
 
-    @property
-    def suggests(self) -> tuple[bool, ...]:
-        """Return for each option whether it is a suggestion."""
-        helpful = set(suggestions(self.view.options))
-        return tuple(option in helpful for option in self.view.options) + (False,) * len(self.view.categories)
-
 
 @dataclass(frozen=True)
 class StateGraph:
@@ -52,9 +46,10 @@ class StateGraph:
     def kind(self, question_index: int, option: int) -> str:
         """Return ``suggestion``, ``abstention``, or for a category ``right`` or ``wrong``, even where no category counts yet."""
         question = self.questions[question_index]
-        if option >= len(question.view.options):
-            return "right" if question.options[option] == self.sample.answer else "wrong"
-        return "suggestion" if question.suggests[option] else "abstention"
+        text, offered = question.options[option], question.view.options
+        if option >= len(offered):
+            return "right" if text == self.sample.answer else "wrong"
+        return "suggestion" if text in suggestions(offered) else "abstention"
 
 
 def build_graph(sample: Sample, condition: Condition) -> StateGraph:

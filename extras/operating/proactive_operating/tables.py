@@ -10,7 +10,7 @@ import polars as pl
 from envs import in_paper_order
 from envs.plural import pluralize
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.parts import Row, average_heading, model_conditions, scenario_cells
+from orchestrator.report.tables.parts import Row, average_heading, model_conditions, scenario_cells, signed_cell
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, format_signed, line
 from proactive_operating.decisions import knowledge_table, regret_table
 from proactive_operating.figure import operating_figure, value_figure
@@ -175,19 +175,11 @@ def splits_tables(run_data: RunData) -> list[Table]:
     for is_picture, (name, title) in enumerate(titles.items()):
         part = rows.filter(picture=bool(is_picture))
         lines = [
-            line(f"{row['before']} → {row['after']}", [_split_cell(row, column) for column in COLUMNS])
+            line(f"{row['before']} → {row['after']}", [signed_cell(row, column) for column in COLUMNS])
             for row in part.filter(pl.col("scenario").is_null()).iter_rows(named=True)
         ]
         tables.append(Table(name, title, columns("models", COLUMNS), tuple(lines), part, notes=notes))
     return tables
-
-
-def _split_cell(row: Row, part: str) -> TableCell:
-    if row[part] is None:
-        return MISSING
-    limits = [row[f"{part}{end}"] for end in ("_low", "_high")]
-    note = "" if None in limits else " to ".join(map(format_signed, limits))
-    return TableCell(format_signed(row[part]), note)
 
 
 def exact_table(run_data: RunData) -> Table:
