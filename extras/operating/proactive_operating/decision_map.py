@@ -48,7 +48,12 @@ def decisions(run_data: RunData) -> Decisions:
     def moves(scenario: str, number: int) -> Moves:
         return Moves.from_sample(run_data.samples[scenario][number])
 
-    mapped = [_sample_row(moves(*key[1:]), key, cell, names[0], pictures) for key, (cell, pictures) in maps.items()]
+    mapped = list[tuple[Any, ...]]()
+    for (model, scenario, number), (cell, known) in maps.items():
+        graph = moves(scenario, number)
+        first = next(iter(graph.neighbors))
+        knowledge = graph.knows(first, known), graph.moves_to_known(first, 0, known)
+        mapped.append((cell, model, scenario, names[0], number, *knowledge))
     episodes = [
         _episode_row(moves(*key[1:]), row, maps[key][1])
         for row in (_read_episodes(run_data) if maps else ())
@@ -57,18 +62,8 @@ def decisions(run_data: RunData) -> Decisions:
     return Decisions(_to_frame(mapped, SAMPLE), _to_frame(episodes, EPISODE))
 
 
-def _sample_row(
-    moves: Moves, sample_key: tuple[str, str, int], cell: str, condition: str, known: frozenset[str]
-) -> tuple[Any, ...]:
-    """Return a row of ``SAMPLE``; ``known`` are the pictures on which the model is right."""
-    model, scenario, sample_id = sample_key
-    first = next(iter(moves.neighbors))
-    knowledge = moves.knows(first, known), moves.moves_to_known(first, 0, known)
-    return cell, model, scenario, condition, sample_id, *knowledge
-
-
 def _episode_row(moves: Moves, row: Sequence[Any], known: frozenset[str]) -> tuple[Any, ...]:
-    """Return a row of ``EPISODE``; ``row`` is a row of ``_read_episodes``, ``known`` as in ``_sample_row``."""
+    """Return a row of ``EPISODE``; ``row`` is a row of ``_read_episodes``, ``known`` the pictures on which the model is right."""
     key, model, scenario, condition, sample_id, cell, images, actions = row
     knows = [moves.counts(turn) and moves.knows(image, known) for turn, image in enumerate(images)]
     late = sum(knew and action == Action.SUGGESTION for knew, action in zip(knows, actions, strict=True))

@@ -53,7 +53,7 @@ def _table(
     """Return a line per model and condition: a cell per scenario, and the mean over scenarios."""
     scenarios, lines, rows = in_paper_order(frame["scenario"].unique()), [], list[Row]()
     for model, condition, part in model_conditions(run_data, frame):
-        by_scenario = {str(scenario): own for (scenario,), own in part.group_by("scenario")}
+        by_scenario = {str(scenario): own for (scenario,), own in part.group_by("scenario", maintain_order=True)}
         figures = {name: _estimates(run_data, {name: own}, measures) for name, own in by_scenario.items()}
         cells = [cell(figures[name]) if name in figures else MISSING for name in scenarios]
         label = model if name == "decision-map" else f"{model}, {condition}"
