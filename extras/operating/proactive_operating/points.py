@@ -1,5 +1,7 @@
 """The figures of operating curves by cell and as means over scenarios: exact points, bounds on accuracy, detection, prices.
 
+Exact values are also compared with the played episodes of the same cells.
+
 Accuracies are percent. Intervals are 95%, the core's t over samples, or over the clusters that count.
 """
 
@@ -31,6 +33,8 @@ PLAIN = ("chance_acc", "chance_ps", "unreadable")
 """Figures without intervals: two that depend on the rules alone, and the share of unreadable replies."""
 PRICES = tuple(float(price) for price in range(51))
 """Prices of a question, in points of accuracy."""
+PLAYED = (*NAMES, "protocol", "sample_id", "correct", "turns")
+"""Columns of played episodes that are compared with exact values."""
 Measured = tuple[OperatingCell, Mapping[str, Floats]]
 """A cell and its measures by sample."""
 
@@ -152,3 +156,31 @@ def operating_curves(run_data: RunData) -> pl.DataFrame:
         rows += [(*names, *point) for point in zip(BIASES, accuracy, suggestions, strict=True) if cell.scored]
     numbers = dict.fromkeys(("b", "acc", "ps"), pl.Float64)
     return pl.DataFrame(rows, schema={**dict.fromkeys(NAMES, pl.String), **numbers}, orient="row")
+
+
+@cached_per_run
+def exact_and_played(run_data: RunData) -> pl.DataFrame:
+    """Return one row per cell that was also played greedily: exact and played acc and ps, and the unreadable share."""
+    rows = []
+    is_greedy = run_data.sweep.sampling.temperature == 0 and not run_data.sweep.sampling.checkpoint
+    for cell in operating_cells(run_data) if is_greedy else ():
+        played, greedy = _played_episodes(run_data, cell), cell.summary.greedy
+        if cell.exact and greedy is not None and played.height == len(cell.samples):
+            right, suggestions = greedy.mean(axis=0).tolist()
+            means = played.select(pl.col("correct").mean() * 100, pl.col("turns").mean() - 1).row(0)
+            names = (cell.model, cell.scenario, played["condition"][0])
+            rows.append((*names, 100 * right, suggestions, *means, 100 * cell.unreadable))
+    kinds = ("exact_acc", "exact_ps", "played_acc", "played_ps", "unreadable")
+    schema = {**dict.fromkeys(NAMES, pl.String), **dict.fromkeys(kinds, pl.Float64)}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _played_episodes(run_data: RunData, cell: OperatingCell) -> pl.DataFrame:
+    """Return the scored episodes that asked the cell's questions about its samples in the published order."""
+    source = run_data.conditions[cell.condition]
+    conditions = [(name, c.identity) for name, c in run_data.conditions.items() if not c.every_state]
+    played = [name for name, identity in conditions if {**identity, "every_state": True} == source.identity]
+    return run_data.scored.select(PLAYED).filter(
+        pl.col("condition").is_in(played), pl.col("sample_id").is_in([sample.id for sample in cell.samples]),
+        model=cell.model, scenario=cell.scenario, protocol="mcqa",
+    )  # fmt: skip

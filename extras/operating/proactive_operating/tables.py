@@ -14,8 +14,7 @@ from orchestrator.report.tables.parts import Row, average_heading, model_conditi
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, format_signed, line
 from proactive_operating.decisions import knowledge_table, regret_table
 from proactive_operating.figure import operating_figure, value_figure
-from proactive_operating.played import exact_and_played
-from proactive_operating.points import operating_curves, operating_points, operating_values
+from proactive_operating.points import exact_and_played, operating_curves, operating_points, operating_values
 from proactive_operating.splits import COLUMNS, operating_splits
 
 MOST_UNREADABLE = 20

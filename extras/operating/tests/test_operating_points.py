@@ -20,8 +20,7 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.paper_tables import result_tables
-from proactive_operating.played import exact_and_played
-from proactive_operating.points import operating_points, operating_values
+from proactive_operating.points import exact_and_played, operating_points, operating_values
 from proactive_operating.reply_scores import ReplyScore, ScoredReplies
 from proactive_operating.results import add_columns
 from proactive_operating.splits import operating_splits

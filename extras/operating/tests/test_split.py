@@ -8,7 +8,7 @@ from planted_curves import planted
 
 from envs.samples import load_samples
 from proactive_operating.policy import NEUTRAL_INDEX, log_odds
-from proactive_operating.split import PARTS, split
+from proactive_operating.splits import PARTS, split
 from proactive_operating.state_graph import build_graph
 from proactive_operating.values import sample_values
 from sweeps.conditions import VARIANTS
