@@ -24,10 +24,6 @@ from sweeps.protocol import HEADLINE
 TOKEN = "HF_TOKEN"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 """OWNER/NAME of a repository."""
-RUN_FOLDER_NOTE = (
-    "this is a run folder: it contains host names and logs; `export DIR --to turns` writes a folder to share"
-)
-NO_CARD_NOTE = "no README.md: the page and the license of a data set are its README.md"
 
 
 class PublishError(FetchError):
@@ -109,11 +105,13 @@ def prepare_upload(paths: Sequence[Path], name: str, public: bool = False) -> Up
         raise PublishError("no file to publish")
     notes = []
     if any((path / run_folder.RESOLVED).exists() for path in paths):
-        notes.append(RUN_FOLDER_NOTE)
+        notes.append(
+            "this is a run folder: it contains host names and logs; `export DIR --to turns` writes a folder to share"
+        )
     if skipped:
         notes.append(f"{skipped:,} links and names that begin with a dot are skipped")
     if "README.md" not in files:
-        notes.append(NO_CARD_NOTE)
+        notes.append("no README.md: the page and the license of a data set are its README.md")
     with _hub(name) as api:
         exists = api.repo_exists(name, repo_type="dataset")
         private = bool(api.repo_info(name, repo_type="dataset").private) if exists else not public

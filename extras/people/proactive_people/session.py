@@ -74,18 +74,13 @@ async def _sit(attempt: Attempt, port: int) -> None:
     person = Person(fetch_lines(attempt.sweep), Unfinished(attempt.output))
     ordinals = order(plan, attempt.pending[model.name], model.name)
     page = PlayPage(person, done=plan.total - len(ordinals), total=plan.total)
-    stopped = asyncio.Event()
     try:
         async with serving(page, port) as address:
-            attempt.signals.stop_with(stopped.set)
-            attempt.say(f"open {address} in a browser on this machine; Ctrl-C stops, rerun the command to resume")
             playing = asyncio.create_task(_play(attempt, person, page, ordinals, model.name))
-            stop = asyncio.create_task(stopped.wait())
-            await asyncio.wait({playing, stop}, return_when=asyncio.FIRST_COMPLETED)
-            attempt.interrupted = not playing.done()
-            for task in (stop, playing):
-                task.cancel()
-            await asyncio.gather(stop, playing, return_exceptions=True)
+            attempt.signals.stop_with(playing.cancel)
+            attempt.say(f"open {address} in a browser on this machine; Ctrl-C stops, rerun the command to resume")
+            await asyncio.wait({playing})
+            attempt.interrupted = playing.cancelled()
             await person.end()
     finally:
         await person.close()
