@@ -3,14 +3,14 @@
 import itertools
 from random import Random
 
-from proactive_demo.drawing.categories import BLUE, GREEN, ORANGE, PINK, PURPLE, RED, YELLOW, cycle_category, drawing
+from proactive_demo.drawing.categories import PALETTE, cycle_category, drawing
 from proactive_demo.drawing.entries import STEMS, DemoQuestion, DemoSample, entry, published_id, purpose_rng, slug
 from proactive_demo.drawing.painting import Corner, paint, set_stage
 from proactive_demo.drawing.scenes import table
 from proactive_demo.drawing.shapes import Color, Drawing, Patch, mix, oval, rect
 
 SIDE = 160
-COLORS = {"blue": BLUE, "red": RED, "green": GREEN, "yellow": YELLOW, "purple": PURPLE, "orange": ORANGE, "pink": PINK}
+COLORS = ("blue", "red", "green", "yellow", "purple", "orange", "pink")
 SURFACES = ("brownc", "greyr", "whitec", "oakr", "sandc")
 WALL = 92
 """Width and height of the wall of blocks in pixels."""
@@ -19,11 +19,11 @@ WALL = 92
 def blocks(index: int, seed: int) -> DemoSample:
     """Draw one sample; frames 1 and up move the blocks from left to right."""
     rng = purpose_rng("ROD", index, seed, "picture")
-    name, color, surface = cycle_category("ROD", index, seed), rng.choice(list(COLORS)), rng.choice(SURFACES)
+    name, color, surface = cycle_category("ROD", index, seed), rng.choice(COLORS), rng.choice(SURFACES)
     count, size = rng.choice((10, 12, 14, 14)), rng.randint(60, 74)
     left, top = (SIDE - size) // 2 + rng.randint(-6, 6), 124 - size
     sprite = paint(drawing(name, rng), size)
-    stage = set_stage(table(rng, (SIDE, SIDE)), {(left, top): sprite}, paint(_block_wall(COLORS[color], rng), WALL))
+    stage = set_stage(table(rng, (SIDE, SIDE)), {(left, top): sprite}, paint(_block_wall(PALETTE[color], rng), WALL))
     center = (left + size // 2 - WALL // 2, 128 - WALL)
     number, category = published_id("ROD", index), slug(name)
     template = f"{STEMS['ROD']}/rod_{number + 1}/{category}/natural_{color}bl_{surface}-{category}-s{{image}}.jpg"

@@ -25,24 +25,10 @@ class Patch:
     """Thickness of an open line, as a share of the frame."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tints:
-    """The colors of one drawing."""
-
-    main: Color
-    second: Color
-    dark: Color
-    light: Color
-
-
 def mix(a: Color, b: Color, share: float) -> Color:
     """Return the color ``share`` of the way from a to b."""
     red, green, blue = (round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
     return red, green, blue
-
-
-def tints(main: Color, second: Color) -> Tints:
-    return Tints(main, second, mix(main, (30, 20, 50), 0.35), mix(main, (255, 255, 255), 0.5))
 
 
 def poly(fill: Color, *points: Point) -> Patch:
@@ -95,24 +81,13 @@ def _blend(a: float, b: float, c: float, d: float, t: float) -> float:
     return b + 0.5 * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)))
 
 
-@dataclass(frozen=True, slots=True)
-class Pose:
-    """The pose of a drawing: degrees clockwise, mirrored, stretched around its center."""
-
-    turn: float = 0.0
-    mirrored: bool = False
-    width: float = 1.0
-    height: float = 1.0
-
-
-def posed(drawing: Iterable[Patch], pose: Pose) -> Drawing:
-    """Return the drawing in this pose, fitted to the unit square."""
-    angle = pose.turn * pi / 180
+def posed(drawing: Iterable[Patch], turn: float, width: float, height: float) -> Drawing:
+    """Stretch the drawing around its center (a negative width mirrors it), turn it clockwise by degrees, fit it to the square."""
+    angle = turn * pi / 180
     c, s = cos(angle), sin(angle)
-    sx, sy = (-pose.width if pose.mirrored else pose.width), pose.height
 
     def transform(point: Point) -> Point:
-        x, y = (point[0] - 0.5) * sx, (point[1] - 0.5) * sy
+        x, y = (point[0] - 0.5) * width, (point[1] - 0.5) * height
         return x * c - y * s, x * s + y * c
 
     return fit(tuple(replace(p, points=tuple(map(transform, p.points))) for p in drawing))
