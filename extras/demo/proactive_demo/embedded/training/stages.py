@@ -19,7 +19,8 @@ from proactive_demo.embedded.training.pictures import Bank
 from proactive_demo.embedded.training.training_data import TrainingData, TrainingExample
 from proactive_demo.embedded_135m.assemble import IMAGE
 
-BATCH = 64
+BATCH, BATCH_PARTS = 64, 2
+"""Pictures of a step, and the parts of its batch, which are drawn and learned one after the other."""
 NAMED_FROM = 0.35
 """Visible share from which the category of a picture must be named."""
 
@@ -60,14 +61,14 @@ class Labels:
 class VisionStage:
     """Batches of pictures from all scenarios equally often; three quarters are clear enough to be named."""
 
-    def __init__(self, bank: Bank, seed: int, rank: int, size: int) -> None:
-        self.bank, self.labels, self.seed, self.rank, self.batch = bank, Labels(bank), seed, rank, BATCH // size
+    def __init__(self, bank: Bank, seed: int) -> None:
+        self.bank, self.labels, self.seed = bank, Labels(bank), seed
         self.pools = self.labels.pools()
 
-    def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
-        """Return the heads' loss on the step's pictures."""
-        rng = np.random.default_rng((self.seed, 1, step, self.rank))
-        scenarios, named = rng.integers(len(self.pools), size=self.batch), rng.random(self.batch) < 0.75
+    def losses(self, modules: nn.ModuleDict, step: int, part: int) -> dict[str, Tensor]:
+        """Return the heads' loss on the pictures of a part of the step's batch."""
+        rng, size = np.random.default_rng((self.seed, 1, step, part)), BATCH // BATCH_PARTS
+        scenarios, named = rng.integers(len(self.pools), size=size), rng.random(size) < 0.75
         rows = np.array(
             [rng.choice(self.pools[k][int(is_named)]) for k, is_named in zip(scenarios, named, strict=True)]
         )
@@ -92,9 +93,9 @@ def recognition_accuracy(modules: nn.ModuleDict, bank: Bank, share: float = 0.9)
 
 
 SHORT_BATCH = 48
-"""Examples with one picture per step, over the whole group."""
+"""Examples with one picture per step."""
 LONG_TOKENS = 4800
-"""Tokens per step of examples with several pictures, over the whole group."""
+"""Tokens per step of examples with several pictures."""
 LONG_SHARE = 0.3
 """Share of the steps that teach history and examples."""
 HEADS_WEIGHT = 0.5
@@ -104,18 +105,16 @@ IGNORED = -100
 class LanguageStage:
     """Batches of examples."""
 
-    def __init__(
-        self, bank: Bank, tokenizer: Tokenizer, seed: int, rank: int, size: int, weights: dict[str, float] | None = None
-    ) -> None:
-        self.bank, self.tokenizer, self.seed, self.rank, self.size = bank, tokenizer, seed, rank, size
+    def __init__(self, bank: Bank, tokenizer: Tokenizer, seed: int, weights: dict[str, float] | None = None) -> None:
+        self.bank, self.tokenizer, self.seed = bank, tokenizer, seed
         self.examples, self.labels = TrainingData(bank, weights=weights), Labels(bank)
         self.image = text_processor.token_id(tokenizer, IMAGE)
         self.pad = text_processor.token_id(tokenizer, text_processor.PAD)
 
-    def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
-        """Return the cross entropy of the taught tokens of this step's examples, and the heads' loss on their pictures."""
+    def losses(self, modules: nn.ModuleDict, step: int, part: int) -> dict[str, Tensor]:
+        """Return the cross entropy of the taught tokens of a part of the step's batch, and the heads' loss on its pictures."""
         long = Random(f"{self.seed}/speaking/{step}").random() < LONG_SHARE
-        rng = Random(f"{self.seed}/speaking/{step}/{self.rank}")
+        rng = Random(f"{self.seed}/speaking/{step}/{part}")
         ids, targets, rows = self.batch(rng, long)
         features = encode_pictures(modules["model"], torch.from_numpy(self.bank.pixels[rows]))
         hidden = hidden_states(modules["model"], ids, features, self.image)[:, :-1]
@@ -139,9 +138,9 @@ class LanguageStage:
     def _draw(self, rng: Random, long: bool) -> list[TrainingExample]:
         """Draw a fixed number of short examples, or long ones of similar length within the token limit."""
         if not long:
-            return [self.examples.short(rng) for _ in range(SHORT_BATCH // self.size)]
+            return [self.examples.short(rng) for _ in range(SHORT_BATCH // BATCH_PARTS)]
         examples = sorted((self.examples.long(rng) for _ in range(24)), key=lambda example: len(example.rows))
         start = rng.randrange(len(examples))
         lengths = accumulate(80 * len(example.rows) for example in examples[start:])
-        fitting = sum(length <= LONG_TOKENS // self.size for length in lengths)
+        fitting = sum(length <= LONG_TOKENS // BATCH_PARTS for length in lengths)
         return examples[start : start + max(1, fitting)]

@@ -1,17 +1,17 @@
-"""The training loop: its processes keep equal weights, because they start equal and average their gradients.
+"""What the trainings of both models share: the loop, its checkpoints and its log, and the options of the command.
 
-A step depends on (seed, step) alone. A checkpoint is written every ``CHECKPOINT_EVERY`` steps; an interrupted run continues
-from it.
+A step depends on (seed, step) alone. A checkpoint is written every ``save_every`` steps; an interrupted run continues from it.
 """
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import cos, pi
 from pathlib import Path
+from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 CHECKPOINT_EVERY = 250
@@ -20,8 +20,8 @@ LOG_EVERY = 50
 """Steps between two lines of the log."""
 MAX_GRADIENT_NORM = 4.0
 """Maximum norm of the gradient; a larger gradient is scaled down to it."""
-Losses = Callable[[int], dict[str, Tensor]]
-"""Step -> named losses; their sum is minimized."""
+Losses = Callable[[int, int], dict[str, Tensor]]
+"""(step, part of its batch) -> named losses; their sum is minimized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,49 +44,6 @@ class Schedule:
         if step < self.warm:
             return self.rate * (step + 1) / self.warm
         return self.rate * (0.02 + 0.98 * 0.5 * (1 + cos(pi * (step - self.warm) / max(1, self.steps - self.warm))))
-
-
-class LoggedRun:
-    """A run whose log lies in its working folder."""
-
-    work: Path
-
-    def log(self, line: str) -> None:
-        """Write a line to the log and to the screen."""
-        stamped = f"{time.strftime('%H:%M:%S')} {line}"
-        print(stamped, flush=True)
-        with (self.work / "training.log").open("a", encoding="utf-8") as file:
-            file.write(stamped + "\n")
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessGroup:
-    """The processes that train together; they find each other through a file, without a port."""
-
-    rank: int
-    size: int
-    folder: Path
-
-    def gather(self) -> None:
-        """Join the group."""
-        if self.size > 1:
-            dist.init_process_group("gloo", f"file://{self.folder}/rendezvous", rank=self.rank, world_size=self.size)
-
-    def average(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by the mean over the group; a missing gradient counts as zero."""
-        trained = list(parameters)
-        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in trained]
-        flat = nn.utils.parameters_to_vector(gradients)
-        if self.size > 1:
-            dist.all_reduce(flat)
-        parts = (flat / self.size).split([parameter.numel() for parameter in trained])
-        for parameter, part in zip(trained, parts, strict=True):
-            parameter.grad = part.view_as(parameter)
-
-    def leave(self) -> None:
-        """Leave the group."""
-        if self.size > 1:
-            dist.destroy_process_group()
 
 
 class MuonAdamW:
@@ -124,31 +81,52 @@ class MuonAdamW:
             part.load_state_dict(part_state)
 
 
-def train(
-    schedule: Schedule, group: ProcessGroup, modules: nn.Module, losses: Losses, log: Callable[[str], None]
-) -> None:
-    """Run the schedule to its end, from the last checkpoint if there is one."""
-    checkpoint = group.folder / f"{schedule.name}.pt"
-    parameters = [parameter for parameter in modules.parameters() if parameter.requires_grad]
-    optimizer = MuonAdamW(modules, schedule)
-    first = _resume(checkpoint, modules, optimizer)
-    start, means = time.perf_counter(), dict[str, float]()
-    modules.train()
-    for step in range(first, schedule.steps):
-        with torch.autocast("cpu", torch.bfloat16, enabled=schedule.half):
-            parts = losses(step)
-        sum(parts.values(), torch.zeros(())).backward()
-        group.average(parameters)
-        nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
-        optimizer.step(schedule.rate_at(step))
-        for name, value in parts.items():
-            means[name] = 0.95 * means.get(name, float(value.detach())) + 0.05 * float(value.detach())
-        if group.rank == 0 and (step + 1) % min(LOG_EVERY, schedule.save_every) == 0:
-            losses_text = " ".join(f"{name} {value:.3f}" for name, value in sorted(means.items()))
-            seconds = time.perf_counter() - start
-            log(f"{schedule.name} step {step + 1}/{schedule.steps} {losses_text} seconds {seconds:.0f}")
-        if group.rank == 0 and ((step + 1) % schedule.save_every == 0 or step + 1 == schedule.steps):
-            _save(checkpoint, step + 1, modules, optimizer)
+@dataclass
+class TrainingRun:
+    """A training in stages; every field but the two folders changes the model."""
+
+    work: Path
+    out: Path
+    seed: int
+    laps: int
+    stages: Mapping[str, Schedule]
+
+    def log(self, line: str) -> None:
+        """Write a line to the log and to the screen."""
+        stamped = f"{time.strftime('%H:%M:%S')} {line}"
+        print(stamped, flush=True)
+        with (self.work / "training.log").open("a", encoding="utf-8") as file:
+            file.write(stamped + "\n")
+
+    def state(self, stage: str) -> dict[str, Any]:
+        """Return the last checkpoint of a stage."""
+        state: dict[str, Any] = torch.load(self.work / f"{self.stages[stage].name}.pt", weights_only=True)
+        return state
+
+    def train(self, stage: str, modules: nn.Module, losses: Losses, parts: int = 1) -> None:
+        """Run a stage to its end, from its last checkpoint if there is one; the gradients of a batch's parts are averaged."""
+        schedule = self.stages[stage]
+        checkpoint = self.work / f"{schedule.name}.pt"
+        parameters = [parameter for parameter in modules.parameters() if parameter.requires_grad]
+        optimizer = MuonAdamW(modules, schedule)
+        first = _resume(checkpoint, modules, optimizer)
+        start, means = time.perf_counter(), dict[str, float]()
+        modules.train()
+        for step in range(first, schedule.steps):
+            for part in range(parts):
+                with torch.autocast("cpu", torch.bfloat16, enabled=schedule.half):
+                    named = losses(step, part)
+                (sum(named.values(), torch.zeros(())) / parts).backward()
+                for name, value in named.items():
+                    means[name] = 0.95 * means.get(name, float(value.detach())) + 0.05 * float(value.detach())
+            nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
+            optimizer.step(schedule.rate_at(step))
+            if (step + 1) % min(LOG_EVERY, schedule.save_every) == 0:
+                losses_text = " ".join(f"{name} {value:.3f}" for name, value in sorted(means.items()))
+                seconds = time.perf_counter() - start
+                self.log(f"{schedule.name} step {step + 1}/{schedule.steps} {losses_text} seconds {seconds:.0f}")
+            if (step + 1) % schedule.save_every == 0 or step + 1 == schedule.steps:
+                _save(checkpoint, step + 1, modules, optimizer)
 
 
 def _resume(checkpoint: Path, modules: nn.Module, optimizer: MuonAdamW) -> int:
@@ -164,3 +142,24 @@ def _save(checkpoint: Path, step: int, modules: nn.Module, optimizer: MuonAdamW)
     partial = checkpoint.with_suffix(".partial")
     torch.save({"step": step, "modules": modules.state_dict(), "optimiser": optimizer.state()}, partial)
     partial.replace(checkpoint)
+
+
+def add_options(parser: ArgumentParser, out: str, work: str, laps: int, stages: Mapping[str, Schedule]) -> None:
+    """Add the options that the commands of both models take."""
+    parser.add_argument("--out", type=Path, default=Path(out), help="where what was trained is saved")
+    parser.add_argument("--work", type=Path, default=Path(work), help="pictures, checkpoints and log; resumable")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--laps", type=int, default=laps, help="seeds of samples to draw per scenario")
+    for name, schedule in stages.items():
+        parser.add_argument(f"--{name}-steps", type=int, default=schedule.steps)
+    parts = (*stages, "save")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="parts of the run")
+
+
+def run_fields(options: Namespace, stages: Mapping[str, Schedule]) -> dict[str, Any]:
+    """Return the fields of a run, its folders created, from the options of ``add_options``."""
+    work: Path = options.work.resolve()
+    for folder in (work, options.out):
+        folder.mkdir(parents=True, exist_ok=True)
+    chosen = {name: replace(stages[name], steps=getattr(options, f"{name}_steps")) for name in stages}
+    return {"work": work, "out": options.out, "seed": options.seed, "laps": options.laps, "stages": chosen}

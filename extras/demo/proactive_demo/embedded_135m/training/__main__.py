@@ -10,7 +10,6 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 os.environ.update({"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"})
 
@@ -21,7 +20,7 @@ from transformers import AutoModelForImageTextToText, PreTrainedTokenizerBase
 
 from proactive_demo.embedded.training.pictures import FIRST_SEED, HELD_OUT, LAP, Bank, draw_bank
 from proactive_demo.embedded.training.stages import Labels
-from proactive_demo.embedded.training.trainer import LoggedRun, ProcessGroup, Schedule, train
+from proactive_demo.embedded.training.trainer import Schedule, TrainingRun, add_options, run_fields
 from proactive_demo.embedded_135m.assemble import EMBEDDED, assemble, load_language, load_tokenizer
 from proactive_demo.embedded_135m.training.conversations import ASKING, FINISHING, SPEAKING, Mixture
 from proactive_demo.embedded_135m.training.looking_stage import (
@@ -35,24 +34,22 @@ from proactive_demo.embedded_135m.training.speaking_stage import EncodeRows, Spe
 
 SPEAKING_SEED = FIRST_SEED + 100
 """First seed of the pictures for the adapter; the tower was not trained on them."""
+STAGES = {
+    "look": Schedule("looking", 350, 1e-3, warm=40, decay=0.02, save_every=25, half=False),
+    "refine": Schedule("refining", 4000, 6e-4, warm=40, decay=0.02, save_every=25, half=False),
+    "speak": Schedule("speaking", 165, 1.5e-3, warm=5, decay=0.01, save_every=5, half=False),
+    "ask": Schedule("asking", 400, 8e-4, warm=10, decay=0.01, save_every=5, half=False),
+    "finish": Schedule("finishing", 300, 6e-4, warm=10, decay=0.01, save_every=5, half=False),
+}
 
 
 @dataclass
-class TrainingRun(LoggedRun):
-    """The parameters of a run; every field but the folders changes the model."""
+class PictureRun(TrainingRun):
+    """A run with the language half in the folder ``language``."""
 
     language: Path
-    work: Path
-    out: Path
-    seed: int
-    laps: int
     speaking_laps: int
     lap: int
-    looking: Schedule
-    refining: Schedule
-    speaking: Schedule
-    asking: Schedule
-    finishing: Schedule
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -74,11 +71,6 @@ class TrainingRun(LoggedRun):
         """Pictures that only measure progress."""
         return draw_bank(self.work / "held-out", 1, HELD_OUT + 50_000, min(30, self.lap))
 
-    @property
-    def group(self) -> ProcessGroup:
-        """The only process."""
-        return ProcessGroup(0, 1, self.work)
-
     def words(self) -> Words:
         """Return the embeddings that picture tokens are trained towards."""
         return Words(self.tokenizer, self.model.get_input_embeddings().weight.detach())
@@ -90,16 +82,11 @@ class TrainingRun(LoggedRun):
         embedded = AutoModelForImageTextToText.from_pretrained(EMBEDDED, dtype=torch.float32)
         return PictureEncoder(embedded.model.vision_model, embeddings.shape[1], float(embeddings.detach().std()))
 
-    def trained_encoder(self, schedule: Schedule) -> PictureEncoder:
+    def trained_encoder(self, stage: str) -> PictureEncoder:
         """Return the tower and bridge as a stage left them."""
         encoder = self.encoder()
-        encoder.load_state_dict(self.state(schedule)["modules"])
+        encoder.load_state_dict(self.state(stage)["modules"])
         return encoder
-
-    def state(self, schedule: Schedule) -> dict[str, Any]:
-        """Return the last checkpoint of a stage."""
-        state: dict[str, Any] = torch.load(self.work / f"{schedule.name}.pt", weights_only=True)
-        return state
 
     def looking_bank(self) -> Bank:
         """Return the pictures of the tower."""
@@ -112,71 +99,71 @@ class TrainingRun(LoggedRun):
 
     def encode_rows(self) -> EncodeRows:
         """Return the trained tower as a function of rows of the adapter's pictures."""
-        bank, encoder = self.speaking_bank, self.trained_encoder(self.refining)
+        bank, encoder = self.speaking_bank, self.trained_encoder("refine")
         return lambda rows: encoder.encode(bank.pixels[rows])
 
 
-def look(run: TrainingRun) -> None:
+def look(run: PictureRun) -> None:
     """Run stage 1."""
-    train_encoder(run, run.looking, run.encoder(), run.seed)
+    train_encoder(run, "look", run.encoder(), run.seed)
 
 
-def refine(run: TrainingRun) -> None:
+def refine(run: PictureRun) -> None:
     """Run stage 2: as stage 1, and the tower's other layers learn too."""
-    encoder = run.trained_encoder(run.looking)
+    encoder = run.trained_encoder("look")
     encoder.lower.requires_grad_(True)
-    train_encoder(run, run.refining, encoder, run.seed + 1)
+    train_encoder(run, "refine", encoder, run.seed + 1)
 
 
-def train_encoder(run: TrainingRun, schedule: Schedule, encoder: PictureEncoder, seed: int) -> None:
+def train_encoder(run: PictureRun, name: str, encoder: PictureEncoder, seed: int) -> None:
     """Train tower and bridge, and log the accuracy on held-out pictures."""
     words = run.words()
     stage = LookingStage(run.looking_bank(), words, seed)
-    train(schedule, run.group, encoder, lambda step: stage.losses(encoder, step), run.log)
+    run.train(name, encoder, lambda step, _: stage.losses(encoder, step))
     accuracy = word_accuracy(encoder, run.held_out, words)
-    run.log(f"{schedule.name}, share of held-out pictures whose first token is the right word: {accuracy}")
+    run.log(f"{run.stages[name].name}, share of held-out pictures whose first token is the right word: {accuracy}")
 
 
-def speak(run: TrainingRun) -> None:
+def speak(run: PictureRun) -> None:
     """Run stage 3."""
     bank = run.speaking_bank
     tokens = run.words().simulate(Targets.of(Labels(bank)).slots(), run.seed)
-    train_adapter(run, run.speaking, lambda rows: tokens[rows], SPEAKING)
+    train_adapter(run, "speak", lambda rows: tokens[rows], SPEAKING)
 
 
-def ask(run: TrainingRun) -> None:
+def ask(run: PictureRun) -> None:
     """Run stage 4."""
-    train_adapter(run, run.asking, run.encode_rows(), ASKING, after=run.speaking)
+    train_adapter(run, "ask", run.encode_rows(), ASKING, after="speak")
 
 
-def finish(run: TrainingRun) -> None:
+def finish(run: PictureRun) -> None:
     """Run stage 5."""
-    train_adapter(run, run.finishing, run.encode_rows(), FINISHING, after=run.asking)
+    train_adapter(run, "finish", run.encode_rows(), FINISHING, after="ask")
 
 
 def train_adapter(
-    run: TrainingRun, schedule: Schedule, encode_rows: EncodeRows, mixture: Mixture, after: Schedule | None = None
+    run: PictureRun, name: str, encode_rows: EncodeRows, mixture: Mixture, after: str | None = None
 ) -> None:
     """Train the adapter on the picture tokens of ``encode_rows``, starting from the result of the stage ``after``."""
     stage = SpeakingStage(
         run.speaking_bank, run.lap, encode_rows, run.model, run.tokenizer, run.work, mixture,
-        f"{run.seed}/{schedule.name}-135m",
+        f"{run.seed}/{run.stages[name].name}-135m",
     )  # fmt: skip
     if after is not None:
         run.adapter.load_state_dict(run.state(after)["modules"])
-    train(schedule, run.group, run.adapter, stage.losses, run.log)
+    run.train(name, run.adapter, lambda step, _: stage.losses(step))
 
 
-def save(run: TrainingRun) -> None:
+def save(run: PictureRun) -> None:
     """Save what was trained, in half precision, and the assembled folder."""
-    encoder, state = run.trained_encoder(run.refining), run.state(run.finishing)
+    encoder, state = run.trained_encoder("refine"), run.state("finish")
     weights = {f"tower.{name}": weight for name, weight in encoder.tower_state().items()}
     weights["connector.modality_projection.proj.weight"] = encoder.bridge.weight.detach()
     weights |= {f"adapter.{name.replace('/', '.')}": weight for name, weight in state["modules"].items()}
     save_file({name: weight.half().contiguous() for name, weight in weights.items()}, run.out / "trained.safetensors")
     (run.out / "trained.safetensors").chmod(0o644)
     assemble(run.language, run.out / "trained.safetensors", run.work / "assembled")
-    run.log(f"saved after {state['step']} steps of {run.finishing.name}")
+    run.log(f"saved after {state['step']} steps of {run.stages['finish'].name}")
 
 
 PARTS = {"look": look, "refine": refine, "speak": speak, "ask": ask, "finish": finish, "save": save}
@@ -188,33 +175,13 @@ def main(arguments: list[str] | None = None) -> None:
         prog="python -m proactive_demo.embedded_135m.training", description=__doc__.split("\n")[0]
     )
     parser.add_argument("--language", type=Path, required=True, help="SmolLM2-135M-Instruct as a transformers folder")
-    parser.add_argument(
-        "--out", type=Path, default=Path("outputs/embedded-135m"), help="where what was trained is saved"
-    )
-    parser.add_argument("--work", type=Path, default=Path("outputs/embedded-135m"), help="pictures and checkpoints")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--laps", type=int, default=80, help="seeds of samples to draw for the tower")
-    parser.add_argument("--speaking-laps", type=int, default=16, help="seeds of samples to draw for the adapter")
+    parser.add_argument("--speaking-laps", type=int, default=16, help="as --laps, for the adapter")
     parser.add_argument("--lap", type=int, default=LAP, help="samples per scenario and seed")
-    parser.add_argument("--look-steps", type=int, default=350)
-    parser.add_argument("--refine-steps", type=int, default=4000)
-    parser.add_argument("--speak-steps", type=int, default=165)
-    parser.add_argument("--ask-steps", type=int, default=400)
-    parser.add_argument("--finish-steps", type=int, default=300)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=tuple(PARTS), help="parts of the run")
+    add_options(parser, "outputs/embedded-135m", "outputs/embedded-135m", 80, STAGES)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    work = options.work.resolve()
-    work.mkdir(parents=True, exist_ok=True)
-    options.out.mkdir(parents=True, exist_ok=True)
-    run = TrainingRun(
-        options.language, work, options.out, options.seed, options.laps, options.speaking_laps, options.lap,
-        Schedule("looking", options.look_steps, 1e-3, warm=40, decay=0.02, save_every=25, half=False),
-        Schedule("refining", options.refine_steps, 6e-4, warm=40, decay=0.02, save_every=25, half=False),
-        Schedule("speaking", options.speak_steps, 1.5e-3, warm=5, decay=0.01, save_every=5, half=False),
-        Schedule("asking", options.ask_steps, 8e-4, warm=10, decay=0.01, save_every=5, half=False),
-        Schedule("finishing", options.finish_steps, 6e-4, warm=10, decay=0.01, save_every=5, half=False),
-    )  # fmt: skip
+    own = {name: getattr(options, name) for name in ("language", "speaking_laps", "lap")}
+    run = PictureRun(**run_fields(options, STAGES), **own)
     for name in options.only:
         PARTS[name](run)
 
