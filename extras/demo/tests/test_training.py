@@ -20,7 +20,7 @@ from actors.engine.chat_format import conversation  # noqa: E402
 from proactive_demo.drawing import draw_sample  # noqa: E402
 from proactive_demo.embedded.training.pictures import FIRST_SEED, draw_bank  # noqa: E402
 from proactive_demo.embedded_135m.training import __main__ as training  # noqa: E402
-from proactive_demo.embedded_135m.training.conversations import ASKING, Conversations, TextExample  # noqa: E402
+from proactive_demo.embedded_135m.training.conversations import ASKING, Conversations  # noqa: E402
 from proactive_demo.embedded_135m.training.speaking_stage import encode  # noqa: E402
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -82,7 +82,7 @@ def test_one_command_makes_a_folder_that_answers(trained, processor):
 
 def test_training_reads_the_tokens_that_the_processor_writes(trained, processor):
     bank = draw_bank(trained / "speaking", 1, FIRST_SEED + 100, 9)
-    source, rng = Conversations(bank, 9, (TextExample("Who are you?", "A model."),), ASKING), Random(3)
+    source, rng = Conversations(bank, 9, [("Who are you?", "A model.")], ASKING), Random(3)
     for _ in range(30):
         example = source.draw(rng)
         ids, taught = encode(processor.tokenizer, example)

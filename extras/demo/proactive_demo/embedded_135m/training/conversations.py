@@ -1,7 +1,9 @@
 """The conversations to learn from: the sweep's own questions, with short replies to options and English to open questions."""
 
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 from actors.engine.backend import Message
@@ -16,27 +18,11 @@ from sweeps.protocol import ZERO_SHOT
 SHORT = {ZERO_SHOT: 26, "hint": 10, "random-proactive": 4, "reference": 30}
 WEIGHTS = {"ROD": 1.0, "VSOD": 1.3, "MVP-N": 1.2, "IN-C": 1.3, "QD": 1.0, "CIT": 1.0, "COCO": 1.5}
 MOST_PICTURES = 3
-OPEN_QUESTIONS = (
-    "What is in this picture?", "What do you see?", "Describe the picture.", "Can you tell me what this is?",
-    "What does the picture show?",
-)  # fmt: skip
-WHERE = {
-    "ROD": " near the blocks", "VSOD": " in the video", "MVP-N": " on the box", "IN-C": " in the photo",
-    "QD": " in the sketch", "CIT": " on the belt", "COCO": " in the scene",
-}  # fmt: skip
-WHY = {
-    "ROD": ("The blocks hide it.", "Something stands behind the blocks, but I cannot see it."),
-    "VSOD": ("Somebody is walking in front of it.", "A person is in the way."),
-    "MVP-N": ("I only see the blank side of the box.", "This side of the box shows nothing."),
-    "IN-C": ("The photo is too {fault} to tell.", "I cannot make it out, the photo is {fault}."),
-    "QD": ("There are too few strokes to tell.", "The sketch has hardly begun."),
-    "CIT": ("The belt is empty.", "There is nothing on the belt yet."),
-    "COCO": ("The camera does not show it.", "It lies outside the view."),
-}
-FAULTS = ("dark", "pale", "grey", "blurred", "noisy", "compressed", "coarse", "covered with stripes")
-NUMBERS = ("zero", "one", "two", "three", "four")
-ASKS = ("Could you {ask}?", "Please {ask}.", "It would help to {ask}.")
-PLURALS = ("scissors", "glasses")
+ENGLISH = tomllib.loads(Path(__file__).with_name("english.toml").read_text("utf-8"))
+TRAINING_QUESTIONS = tuple(
+    question.format(words) for question, lines in ENGLISH["without_pictures"].items() for words in lines
+)
+"""Questions without a picture, which the frozen model answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +48,10 @@ FINISHING = Mixture(
 """More of what the examination after ``ask`` showed to be weak: faults of photos, blank boxes, numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextExample:
-    """A question without a picture and the frozen model's answer."""
-
-    question: str
-    answer: str
-
-
 class Conversations:
-    """A source of examples from a bank and from answers of the frozen model."""
+    """A source of examples from a bank, and from questions without a picture and the frozen model's ``answers``."""
 
-    def __init__(self, bank: Bank, lap: int, answers: tuple[TextExample, ...], mixture: Mixture) -> None:
+    def __init__(self, bank: Bank, lap: int, answers: Sequence[tuple[str, str]], mixture: Mixture) -> None:
         self.data, self.answers, self.mixture = TrainingData(bank, lap, dict(mixture.weights)), answers, mixture
 
     def draw(self, rng: Random) -> TrainingExample:
@@ -89,7 +67,7 @@ class Conversations:
         play = self.data.play(rng)
         bank_view = self.open_view(play, rng)
         view = SCENARIOS[play.sample.scenario].view(play.sample, bank_view.state)
-        question = view.prompt if rng.random() < 0.6 else rng.choice(OPEN_QUESTIONS)
+        question = view.prompt if rng.random() < 0.6 else rng.choice(ENGLISH["open_questions"])
         hint = OPEN_ENDED_HINT if rng.random() < 0.5 else ""
         messages = (
             Message("user", question + hint, (view.image,)),
@@ -114,33 +92,34 @@ class Conversations:
 
     def text(self, rng: Random) -> TrainingExample:
         """Draw a question without a picture, with the answer that the frozen model gives."""
-        pair = rng.choice(self.answers)
-        return TrainingExample((Message("user", pair.question), Message("assistant", pair.answer)), (), (False, True))
+        question, answer = rng.choice(self.answers)
+        return TrainingExample((Message("user", question), Message("assistant", answer)), (), (False, True))
 
 
 def sentence(play: Play, bank_view: BankView, view: View, rng: Random) -> str:
     """Return an answer in English: what is there, or why it cannot be told and what would help."""
     if bank_view.share >= target_policy.KNOWN:
         return statement(play, rng)
-    fault = FAULTS[play.corruption] if play.corruption >= 0 else "unclear"
-    why = rng.choice(WHY[play.sample.scenario]).format(fault=fault)
+    fault = ENGLISH["faults"][play.corruption] if play.corruption >= 0 else "unclear"
+    why = rng.choice(ENGLISH["why"][play.sample.scenario]).format(fault=fault)
     ask = target_policy.open_request(play.sample, bank_view.state, view)
     if ask is None:
         return f"{why} I cannot tell what it is."
     wish = ask.rstrip(".")
-    return f"{why} " + rng.choice(ASKS).format(ask=wish[0].lower() + wish[1:])
+    return f"{why} " + rng.choice(ENGLISH["asks"]).format(ask=wish[0].lower() + wish[1:])
 
 
 def statement(play: Play, rng: Random) -> str:
     """Return a sentence that names the object or the number."""
     if play.category < 0:
-        number = NUMBERS[play.count] if play.count < len(NUMBERS) else str(play.count)
+        numbers = ENGLISH["numbers"]
+        number = numbers[play.count] if play.count < len(numbers) else str(play.count)
         return rng.choice((f"I count {number}.", f"I can see {number}."))
     name = NAMES[play.category].lower()
-    plural = name in PLURALS
+    plural = name in ENGLISH["plurals"]
     noun = name if plural else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
     this, verb = ("These are", "are") if plural else ("This is", "is")
-    where = WHERE[play.sample.scenario]
+    where = ENGLISH["where"][play.sample.scenario]
     return rng.choice(
         (f"It looks like {noun}.", f"I can see {noun}{where}.", f"There {verb} {noun}{where}.", f"{this} {noun}.")
     )

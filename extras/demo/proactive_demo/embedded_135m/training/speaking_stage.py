@@ -19,34 +19,7 @@ from actors.engine.backend import Message
 from proactive_demo.embedded.training.pictures import Bank
 from proactive_demo.embedded.training.training_data import TrainingExample
 from proactive_demo.embedded_135m.assemble import ADAPTED, ALPHA, FIRST_LAYER, FRAME, IMAGE, PICTURE_TOKENS, RANK, WHOLE
-from proactive_demo.embedded_135m.training.conversations import Conversations, Mixture, TextExample
-
-THINGS = (
-    "a spoon", "an umbrella", "a pencil", "a broom", "a candle", "a mirror", "a pillow", "a needle", "a lamp", "a bucket",
-    "a rope", "a blanket", "a compass", "a hammer", "a saw", "a drum", "a tent", "a wallet", "a towel", "a kettle",
-)  # fmt: skip
-COUNTRIES = (
-    "Norway", "Poland", "Greece", "Canada", "Mexico", "China", "India", "Peru", "Cuba", "Ireland", "Austria", "Turkey",
-    "Kenya", "Chile", "Sweden", "Hungary",
-)  # fmt: skip
-WORDS = ("hot", "big", "old", "fast", "happy", "rich", "hard", "light", "early", "strong")
-SUMS = ("3 plus 4", "6 plus 1", "10 minus 2", "8 plus 8", "4 times 2", "20 minus 5", "9 plus 3", "6 times 3")
-OTHERS = (
-    "Tell me one fact about the sun.", "Tell me one fact about water.", "Why do birds sing?",
-    "Write a short sentence about rain.",
-    "What is bread made of?", "Who are you?", "How are you today?", "What do bees make?", "Name a fruit that is red.",
-    "Name three animals that live in the sea.", "What is a good breakfast?", "Why is sleep important?", "What is a volcano?",
-    "What does a doctor do?", "What does a farmer do?", "How do plants grow?", "What is music?", "What is a river?",
-    "Give me a tip for learning a language.", "What is the largest planet?", "What is gravity?", "What is an island?",
-    "Write one line about the moon.", "What do we use paper for?", "What is a friend?", "Name a city in Germany.",
-)  # fmt: skip
-TRAINING_QUESTIONS = (
-    *(f"What is {thing} used for?" for thing in THINGS),
-    *(f"What is the capital of {country}?" for country in COUNTRIES),
-    *(f"What is the opposite of {word}?" for word in WORDS),
-    *(f"What is {term}?" for term in SUMS),
-    *OTHERS,
-)
+from proactive_demo.embedded_135m.training.conversations import TRAINING_QUESTIONS, Conversations, Mixture
 
 TOKENS, DRAWN = 900, 60
 """Tokens of a step, and examples drawn at once to find some of similar length."""
@@ -85,12 +58,12 @@ class SpeakingStage:
         self.image: int = tokenizer.convert_tokens_to_ids(IMAGE)
         self.conversations = Conversations(bank, lap, self.frozen_answers(work / "answers.json"), mixture)
 
-    def frozen_answers(self, path: Path) -> tuple[TextExample, ...]:
-        """Return the answers of the model before it learns; they are made once."""
+    def frozen_answers(self, path: Path) -> Sequence[tuple[str, str]]:
+        """Return questions with the answers of the model before it learns; they are made once."""
         if not path.exists():
             answers = generate_answers(self.model, self.tokenizer, TRAINING_QUESTIONS)
             path.write_text(json.dumps(dict(zip(TRAINING_QUESTIONS, answers, strict=True)), indent=1), "utf-8")
-        return tuple(TextExample(*pair) for pair in json.loads(path.read_text("utf-8")).items())
+        return list(json.loads(path.read_text("utf-8")).items())
 
     def losses(self, step: int) -> dict[str, Tensor]:
         """Return the cross entropy of the replies of the step's examples; every example counts alike."""
