@@ -16,13 +16,14 @@ import pytest
 from PIL import Image, ImageChops, ImageStat
 
 from envs import SCENARIOS
-from envs.types import Ending, Mode, Sample, State
+from envs.types import Ending, Mode, State
 from proactive_demo.drawing import CATEGORIES, DemoSample, draw, draw_sample, samples_per_scenario
 from proactive_demo.drawing.camera import DIRECTIONS, HEIGHT, WIDTH
 from proactive_demo.drawing.categories import drawing
 from proactive_demo.drawing.entries import STEMS, published_ids
 from proactive_demo.drawing.painting import paint
 from proactive_demo.drawing.quality import CORRUPTIONS
+from proactive_demo.embedded.training.pictures import parse_demo as as_sample
 from tests.oracle import oracle_path, oracle_python
 
 SAMPLES = 70
@@ -57,23 +58,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 def entries(folder: Path, scenario: str) -> list[dict[str, Any]]:
     text = (folder / f"{STEMS[scenario]}_preprocessed.jsonl").read_text("utf-8")
     return [json.loads(line) for line in text.splitlines()]
-
-
-def as_sample(sample: DemoSample) -> Sample:
-    line = sample.entry
-    return Sample(
-        sample.scenario,
-        line["id"],
-        line["prompt"],
-        tuple(line["options"]),
-        tuple(line["categories"]),
-        line["answer"],
-        line["image_template"],
-        line["first_image"],
-        line["num_images"],
-        line["reference_image"],
-        {name: value for name, value in line.items() if name in OWN[sample.scenario]},
-    )
 
 
 def visibility(sample: DemoSample, state: State) -> float:

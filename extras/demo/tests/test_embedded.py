@@ -122,7 +122,7 @@ def test_training_reads_the_tokens_and_pixels_of_the_saved_processor():
     tokenizer = processor.tokenizer.backend_tokenizer
     for name, game in SCENARIOS.items():
         demo = draw_sample(name, 0, SEED)
-        sample = parse_demo(name, demo)
+        sample = parse_demo(demo)
         view = game.view(sample, game.initial(sample))
         question, picture = prompts.question_message(view), picture_of(demo, view.image)
         chat = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": question.text}]}]

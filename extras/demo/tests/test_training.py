@@ -1,5 +1,7 @@
 """The training of the picture model runs from end to end on a tiny language half, and both libraries agree on its input."""
 
+import subprocess
+import sys
 from random import Random
 
 import pytest
@@ -105,3 +107,14 @@ def test_the_adapter_is_merged_into_the_assembled_weights(trained, language):
     ]
 
     assert changed == [False] * 8 + [True]
+
+
+@pytest.mark.long
+def test_the_command_of_the_embedded_model_trains_and_saves_it(tmp_path):
+    steps = [f"--{stage}-steps=1" for stage in ("look", "speak", "polish")]
+    command = [sys.executable, "-m", "proactive_demo.embedded.training", f"--work={tmp_path}", f"--out={tmp_path}/out"]
+    subprocess.run([*command, "--laps=1", *steps], check=True)
+    tokenizer = AutoProcessor.from_pretrained(tmp_path / "out").tokenizer
+    model = AutoModelForImageTextToText.from_pretrained(tmp_path / "out")
+
+    assert model.config.image_token_id == tokenizer.convert_tokens_to_ids("<image>")

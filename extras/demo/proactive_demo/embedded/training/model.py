@@ -4,10 +4,12 @@ import torch
 from torch import Tensor, nn
 from transformers import Idefics3Config, Idefics3ForConditionalGeneration
 
-from proactive_demo.embedded.training.pictures import CORRUPTIONS, NAMES, SIDE
+from envs import SCENARIOS
+from proactive_demo.drawing.quality import CORRUPTIONS
+from proactive_demo.embedded.training.pictures import NAMES, SIDE
 
 WIDTH, LAYERS, HEADS, PATCH, POSITIONS = 128, 4, 4, 8, 4096
-SCENARIO_COUNT, COUNTS = 7, 10
+COUNTS = 10
 
 
 def build(vocabulary: int, image_token: int, pad: int, end: int) -> Idefics3ForConditionalGeneration:
@@ -54,13 +56,13 @@ class Heads(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.attention = nn.Linear(WIDTH, HEADS)
-        self.classifier = nn.Linear(WIDTH * HEADS, len(NAMES) + SCENARIO_COUNT + len(CORRUPTIONS) + COUNTS + 1)
+        self.classifier = nn.Linear(WIDTH * HEADS, len(NAMES) + len(SCENARIOS) + len(CORRUPTIONS) + COUNTS + 1)
 
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
         """Map [n, tokens, WIDTH] to logits of category, scenario, corruption and count, and to the visible share."""
         weight = self.attention(features).softmax(1)
         pooled = torch.einsum("nth,ntd->nhd", weight, features).flatten(1)
-        sizes = [len(NAMES), SCENARIO_COUNT, len(CORRUPTIONS), COUNTS, 1]
+        sizes = [len(NAMES), len(SCENARIOS), len(CORRUPTIONS), COUNTS, 1]
         return self.classifier(pooled).float().split(sizes, 1)
 
 

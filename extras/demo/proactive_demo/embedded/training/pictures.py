@@ -21,6 +21,7 @@ from envs.types import ImageRef, Mode, Sample, State
 from proactive_demo.drawing import CATEGORIES
 from proactive_demo.drawing import draw_sample as demo_sample
 from proactive_demo.drawing.entries import DemoSample
+from proactive_demo.drawing.quality import CORRUPTIONS
 from proactive_demo.embedded.training import target_policy
 
 SIDE = 64
@@ -32,7 +33,6 @@ LAP = 40
 """Samples drawn per scenario and seed: at most the number of ids of the smallest scenario (VSOD)."""
 LONGEST_PATH = 14
 """Maximum number of states on a path."""
-CORRUPTIONS = ("brightness", "contrast", "saturate", "blur", "noise", "jpeg_compression", "pixelate", "artifacts")
 NAMES = sorted(CATEGORIES)
 
 
@@ -80,9 +80,9 @@ class Bank:
     plays: tuple[Play, ...]
 
 
-def parse_demo(scenario: str, demo: DemoSample) -> Sample:
+def parse_demo(demo: DemoSample) -> Sample:
     """Return a sample of the demo as the game's sample."""
-    return parse_sample(json.dumps(demo.entry), scenario)
+    return parse_sample(json.dumps(demo.entry), demo.scenario)
 
 
 def shrink(picture: Image.Image) -> Image.Image:
@@ -126,7 +126,7 @@ def walk_states(sample: Sample) -> tuple[State, ...]:
 def draw_play(scenario: str, index: int, seed: int) -> tuple[Sample, list[tuple[State, float]], list[np.ndarray]]:
     """Draw one sample: its states (the reference last) with the visible share, and its small pictures."""
     demo = demo_sample(scenario, index, seed)
-    sample = parse_demo(scenario, demo)
+    sample = parse_demo(demo)
     game = SCENARIOS[scenario]
     states = [*walk_states(sample), game.initial(sample, Mode.REFERENCE)]
     shares, pixels = list[tuple[State, float]](), list[np.ndarray]()
