@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 from actors.engine.backend import ENDS_EPISODE, Backend, Message, ModelStopped, Refused, Reply, Request, Situation
 from actors.playing.prompts import open_view
 from envs import SCENARIOS, dialogue, openended, rulejudge
+from envs.installed import PackageError
 from envs.thoughts import strip_thinking
 from envs.types import Mode, Sample, State, View
 from sweeps.spec import Cell, Judge
@@ -64,7 +65,7 @@ async def judge_answer(
     """Ask the judge about a model's answer until its verdict can be read, at most ``judge.attempts`` times.
 
     The judge sees only what follows the model's thinking; if nothing follows, it judges an empty answer. Raises BackendDied
-    (the verdict is pending again), and ValueError if the instruction is the paper's and its package is not installed.
+    (the verdict is pending again), and PackageError if the instruction is the paper's and its package is not installed.
     """
     scenario = sample.scenario
     messages, situation, marks = judge_prompt(sample, cell, answer, judge)
@@ -225,7 +226,7 @@ def turn_judge_key(judge: Judge) -> str:
 def paper_messages(question: str, answers: Sequence[str], answer: str) -> tuple[Message, ...]:
     """Return the package's conversation (``get_oeg_judge_messages``), in which nothing delimits the answer.
 
-    Raises ValueError if the package is not installed.
+    Raises PackageError if the package is not installed.
     """
     system, user = read_paper_wording()
     filled = user.format(user_prompt=question, correct_answers=list(answers), generated_answer=answer)
@@ -237,7 +238,7 @@ def read_paper_wording() -> tuple[str, str]:
     """Return system prompt and user template from the package's source, which is parsed and never executed."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise ValueError(
+        raise PackageError(
             "the judge's instruction 'paper' is read from the package proactivebench, which is not installed: "
             "pip install 'proactive-sweep[paper]' (Python 3.12 or newer), or set instruction = \"ours\""
         )

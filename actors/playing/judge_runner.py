@@ -29,7 +29,7 @@ class LeasedAnswer:
 def judge_key(judge: Judge) -> str:
     """Return the judge's name and instruction with a hash of what changes its verdicts: ``qwen3-8b/ours-3fa9c1d2``.
 
-    Raises ValueError if the instruction is the paper's and its package is not installed.
+    Raises PackageError if the instruction is the paper's and its package is not installed.
     """
     return name_judge(judge, judge.instruction, instruction_hash(judge))
 
@@ -42,10 +42,9 @@ def planned_task(plan: PlanView, ordinal: int) -> AnswerTask:
 
 class JudgeRunner:
     def __init__(self, plan: PlanView, judge: Judge, backend: Backend, in_flight: int) -> None:
-        """``in_flight``: answers to judge at once. Raises ValueError like ``judge_key``."""
+        """``in_flight``: answers to judge at once. Raises PackageError like ``judge_key``."""
         self.plan, self.spec, self.backend, self.in_flight = plan, judge, backend, in_flight
-        self.key = judge_key(judge)
-        self.trial = JudgeTrial(judge.model.name)
+        self.key, self.trial = judge_key(judge), JudgeTrial(judge.model.name)
         self._leases: WeakSet[LeaseState[LeasedAnswer, JudgedAnswer, VerdictBatch]] = WeakSet()
 
     def judge(

@@ -32,7 +32,7 @@ class JudgeQueue:
     """The answers that one judge still has to read, and its verdicts that are not stored yet."""
 
     def __init__(self, judge: Judge, plan: Plan, store: EpisodeStore, backlog: Sequence[int] = ()) -> None:
-        """Start with a ``backlog`` of stored answers without a verdict; raises ValueError as ``judge_key`` does.
+        """Start with a ``backlog`` of stored answers without a verdict; raises PackageError as ``judge_key`` does.
 
         Models' answers wait until the judge has read the gold answers, if it reads them (``gold_check``).
         """
