@@ -18,7 +18,7 @@ from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.paper_tables import result_tables
 from orchestrator.storage.episode_store import episodes
-from proactive_operating.decision_map import decisions
+from proactive_operating.decisions import decisions
 from proactive_operating.frames import decision_states
 from proactive_operating.results import add_columns
 from tests.orchestrator.report.runs import play_sweep, sweep
