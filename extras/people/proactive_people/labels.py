@@ -6,6 +6,7 @@ Labels are only appended to ``option_labels.jsonl``; the newest one per person a
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -142,11 +143,9 @@ def agreements(labels: Iterable[OptionLabel]) -> Iterator[PairAgreement]:
 def _kappa(pairs: list[tuple[str, str]]) -> float | None:
     """Return Cohen's kappa (1960) over categories."""
     total = len(pairs)
-    names = {name for pair in pairs for name in pair}
-    chance = sum(
-        sum(first == name for first, _ in pairs) * sum(second == name for _, second in pairs) for name in names
-    ) / (total * total)  # fmt: skip
-    equal = sum(first == second for first, second in pairs) / total
+    first, second = (Counter(labels) for labels in zip(*pairs, strict=True))
+    chance = sum(first[name] * second[name] for name in first) / (total * total)
+    equal = sum(label == other_label for label, other_label in pairs) / total
     return None if chance == 1 else (equal - chance) / (1 - chance)
 
 
