@@ -8,6 +8,8 @@ from matplotlib.lines import Line2D
 from envs import in_paper_order
 from orchestrator.report.figures import plots
 from orchestrator.report.run_data import RunData
+from proactive_operating.cells import operating_cells
+from proactive_operating.summary import Summary
 
 Series = tuple[str, str]
 """Model and condition."""
@@ -15,9 +17,10 @@ MOST_CURVES = 8
 """Most curves that a reader can tell apart in a panel."""
 
 
-def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, run_data: RunData) -> Figure | None:
+def operating_figure(points: pl.DataFrame, run_data: RunData) -> Figure | None:
     """Draw each model's curve per scenario, with its own point, the greedy point and uniform chance; None without curves."""
-    series = curves.select("model", "condition").unique(maintain_order=True).iter_rows()
+    cells = [cell for cell in operating_cells(run_data) if cell.scored]
+    series = dict.fromkeys((cell.model, cell.condition) for cell in cells)
     names = [name for name in series if name[0] not in plots.gray_models(run_data)][:MOST_CURVES]
     if not names:
         return None
@@ -27,16 +30,17 @@ def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, run_data: RunDa
     )
     chance = Line2D([], [], color=plots.GRAY, marker="x", linewidth=0, markersize=5, label="uniform chance")
     handles = [*_curve_handles(looks), hollow, chance]
-    scenarios = in_paper_order(curves["scenario"])
+    scenarios = in_paper_order(cell.scenario for cell in cells)
     across = min(4, len(scenarios))
     down = -(-len(scenarios) // across)
     height = min(plots.TALLEST, down * 1.45 + 0.3 + plots.LEGEND_LINE * -(-len(handles) // plots.LEGEND_ENTRIES))
     figure = plots.new_figure(height)
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     for panel, scenario in zip(panels, scenarios, strict=False):
-        for (model, condition), look in looks.items():
-            chosen = [frame.filter(scenario=scenario, model=model, condition=condition) for frame in (curves, points)]
-            _draw_curve(panel, chosen[0], chosen[1], look)
+        for cell in cells:
+            if cell.scenario == scenario and (look := looks.get((cell.model, cell.condition))):
+                own = points.filter(scenario=scenario, model=cell.model, condition=cell.condition)
+                _draw_curve(panel, cell.summary, own, look)
         at_chance = points.filter(scenario=scenario).select("chance_ps", "chance_acc").row(0)
         panel.plot(*at_chance, "x", color=plots.GRAY, markersize=5, zorder=3)
         panel.set_title(scenario, pad=2)
@@ -73,9 +77,10 @@ def value_figure(values: pl.DataFrame, run_data: RunData) -> Figure | None:
     return figure
 
 
-def _draw_curve(panel: Axes, curve: pl.DataFrame, points: pl.DataFrame, look: tuple[str, str]) -> None:
+def _draw_curve(panel: Axes, summary: Summary, points: pl.DataFrame, look: tuple[str, str]) -> None:
     color, marker = look
-    panel.plot(curve["ps"], curve["acc"], color=color, linewidth=1.1, zorder=2)
+    accuracy, suggestions = 100 * summary.accuracy.mean(axis=0), summary.suggestions.mean(axis=0)
+    panel.plot(suggestions, accuracy, color=color, linewidth=1.1, zorder=2)
     for row in points.iter_rows(named=True):
         panel.plot([row["ps"]] * 2, [row["acc_low"], row["acc_high"]], color=color, linewidth=0.8, zorder=3)
         panel.plot(row["ps"], row["acc"], marker, color=color, markersize=4, zorder=4)

@@ -17,7 +17,7 @@ from orchestrator.report.measures.exact_chance import BlindPlay, blind_play
 from orchestrator.report.run_data import RunData, cached_per_run
 from proactive_operating.cells import OperatingCell, cell_clusters, operating_cells
 from proactive_operating.intervals import ENDS, interval_columns
-from proactive_operating.policy import BIASES, Booleans, Floats
+from proactive_operating.policy import Booleans, Floats
 from proactive_operating.summary import ENDINGS, detection_measures, exact_measures, own_measures, value_measures
 
 NAMES = ("model", "scenario", "condition")
@@ -144,18 +144,6 @@ def exact_uniform(run_data: RunData, scenario: str) -> BlindPlay:
     """Return exact accuracy (0 to 1) and suggestions of uniform play in a scenario."""
     plays = [blind_play(sample) for sample in run_data.samples[scenario].values()]
     return BlindPlay(*np.mean(plays, axis=0).tolist())
-
-
-@cached_per_run
-def operating_curves(run_data: RunData) -> pl.DataFrame:
-    """Return the curves of scored cells: model, scenario, condition, b, acc (percent), ps."""
-    rows = []
-    for cell in operating_cells(run_data):
-        accuracy, suggestions = 100 * cell.summary.accuracy.mean(axis=0), cell.summary.suggestions.mean(axis=0)
-        names = (cell.model, cell.scenario, cell.condition)
-        rows += [(*names, *point) for point in zip(BIASES, accuracy, suggestions, strict=True) if cell.scored]
-    numbers = dict.fromkeys(("b", "acc", "ps"), pl.Float64)
-    return pl.DataFrame(rows, schema={**dict.fromkeys(NAMES, pl.String), **numbers}, orient="row")
 
 
 @cached_per_run

@@ -6,13 +6,11 @@ from pathlib import Path
 import polars as pl
 
 from orchestrator.report.read_run import read_run
-from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.package_measures import Samples
 from proactive_operating.decisions import KNOWLEDGE, REGRETS, knowledge_table, regret_table
-from proactive_operating.points import operating_points
+from proactive_operating.points import NAMES, operating_points
 from sweeps.spec import Sweep
 
-NAMES = ("model", "scenario", "condition")
 RENAMED = {"acc": "exact_acc", "ps": "exact_ps", "auc": "asking_auc", "neutral": "neutral_b"}
 EXACT = ("acc", "ps", "greedy_acc", "greedy_ps", "auc", "neutral", "position_sd", "unreadable")
 """Columns of ``operating_points`` in the results, there under the names of ``RENAMED``.
@@ -33,7 +31,10 @@ def add_columns(
         return rows
     run_data = replace(read_run(folder), samples=samples)
     if any(condition.every_frame for condition in sweep.conditions):
-        rows = rows.join(_decisions(run_data), on=NAMES, how="left", maintain_order="left")
+        tables = [table.numbers for table in (knowledge_table(run_data), regret_table(run_data))]
+        figures = pl.concat([numbers for numbers in tables if numbers is not None], how="diagonal")
+        figures = figures.select(*NAMES, "mapped", *KNOWLEDGE, *REGRETS)
+        rows = rows.join(figures, on=NAMES, how="left", maintain_order="left")
         maps = [name for name, condition in run_data.conditions.items() if condition.every_frame]
         rows = rows.with_columns(pl.col("condition").is_in(maps).alias("decision_map"), pl.col("mapped").fill_null(0))
     if any(condition.every_state for condition in sweep.conditions):
@@ -41,11 +42,3 @@ def add_columns(
         values = points.select(*NAMES, *EXACT).rename(RENAMED)
         rows = rows.join(values, on=NAMES, how="left", maintain_order="left", nulls_equal=True)
     return rows
-
-
-def _decisions(run_data: RunData) -> pl.DataFrame:
-    """Return names, mapped (samples of a map, or episodes), and the figures of maps and of the episodes beside them."""
-    tables = [
-        table.numbers for table in (knowledge_table(run_data), regret_table(run_data)) if table.numbers is not None
-    ]
-    return pl.concat(tables, how="diagonal").select(*NAMES, "mapped", *KNOWLEDGE, *REGRETS)

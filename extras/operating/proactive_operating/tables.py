@@ -14,7 +14,7 @@ from orchestrator.report.tables.parts import Row, average_heading, model_conditi
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, format_signed, line
 from proactive_operating.decisions import knowledge_table, regret_table
 from proactive_operating.figure import operating_figure, value_figure
-from proactive_operating.points import exact_and_played, operating_curves, operating_points, operating_values
+from proactive_operating.points import exact_and_played, operating_points, operating_values
 from proactive_operating.splits import COLUMNS, operating_splits
 
 MOST_UNREADABLE = 20
@@ -33,10 +33,10 @@ SHOWN_PRICES = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 def operating_tables(run_data: RunData) -> list[Table]:
     """Return the tables of decision maps and operating curves; those without rows are empty."""
-    curves, points, values = operating_curves(run_data), operating_points(run_data), operating_values(run_data)
-    draw, draw_values = partial(operating_figure, curves, points), partial(value_figure, values)
+    points, values = operating_points(run_data), operating_values(run_data)
+    draw, draw_values = partial(operating_figure, points), partial(value_figure, values)
     return [
-        replace(operating_table(run_data), figure=draw if curves.height else None),
+        replace(operating_table(run_data), figure=draw if values.height else None),
         replace(values_table(run_data), figure=draw_values if values.height else None),
         *splits_tables(run_data), exact_table(run_data), knowledge_table(run_data), regret_table(run_data),
     ]  # fmt: skip
