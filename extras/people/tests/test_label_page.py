@@ -21,7 +21,6 @@ from orchestrator.view import loopback
 from orchestrator.view.loopback import serving
 from proactive_people import label_command
 from proactive_people.draw import FILE, draw_answers, extend_draw, read_draw
-from proactive_people.label_page import LabelPage
 from proactive_people.labels import OptionLabel, append_labels, read_labels
 from tests.conftest import ROOT
 from tests.orchestrator.report import runs
@@ -65,7 +64,7 @@ def labeling(page):
 def open_page(folder, number=6, name="ada"):
     run = read_run(folder)
     drawn = extend_draw(run, number, False)
-    return LabelPage(folder, name, list(label_command._answers(run, list(drawn)).values()))
+    return label_command.LabelPage(folder, name, list(label_command._answers(run, list(drawn)).values()))
 
 
 def send(visitor, **fields):
