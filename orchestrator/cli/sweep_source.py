@@ -82,7 +82,7 @@ def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str |
         "selection": {"limit": options.get("limit") or LIMIT},
         "model": [entry for entry in entries if not isinstance(entry, str)],
     }
-    build({"name": path.stem, "data": ".", **table}, "the command line")  # a mistyped line leaves no file behind
+    build({"data": ".", **table}, "the command line")  # a mistyped line leaves no file behind
     data = find_data(options.get("data", ""), path.with_suffix(""))
     require_data(data, path)
     path.parent.mkdir(parents=True, exist_ok=True)
