@@ -24,8 +24,7 @@ from orchestrator.execution.score import AttemptOutcome
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.planning.build_plan import build_plan
 from proactive_people.label_command import label
-from proactive_people.play_command import personal_sweep, play
-from proactive_people.session import order, sit
+from proactive_people.play_command import order, personal_sweep, play, sit
 from sweeps.spec import Sweep
 from tests.orchestrator.view.visitor import Visitor
 

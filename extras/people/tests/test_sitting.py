@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from envs.render import Renderer
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage.episode_store import episodes, turns
-from proactive_people.session import order
+from proactive_people.play_command import order
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 OWN = ["key", "cell", "model", "seconds"]
