@@ -139,9 +139,10 @@ def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson =
     if as_json:
         printing.print_json([entry.model_dump(mode="json") for entry in entries])
     else:
-        printing.print_lines(
-            [f"{entry.taken} {entry.sentence}" for entry in entries] or ["no command was sent to this run"]
-        )
+        lines = [f"{entry.taken} {entry.sentence}" for entry in entries]
+        if waiting := control_log.waiting_commands(folder):
+            lines.append(f"{pluralize(len(waiting), 'command')} waiting for the next `run`")
+        printing.print_lines(lines or ["no command was sent to this run"])
 
 
 def _send(folder: Path, verb: str, target: str) -> None:
