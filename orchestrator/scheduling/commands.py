@@ -32,7 +32,7 @@ class Demand:
     start: float = 0.0
     """Estimated seconds from the command to a ready worker, corrected by observed starts."""
     judge: str = ""
-    """The group that reads this group's answers."""
+    """The group that reads this group's answers; while it lags far behind, this group gets no new lease."""
     after_writers: bool = False
     """True if a judge starts only when all answers are written, because the GPUs cannot hold it and a model at once."""
     standing_replicas: int = 0

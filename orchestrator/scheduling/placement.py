@@ -9,6 +9,9 @@ from orchestrator.scheduling.commands import MODELS, Command, Demand, Lease, Sta
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.state import SILENCE_TIMEOUT_S, WorkerGroup, WorkerSlot, leased_count, used_cpus
 
+MAX_UNREAD = 4096
+"""If so many answers wait for a judge that has workers, the groups that write them get no new lease."""
+
 
 class Placement:
     """The groups, their workers and the nodes, with the rules for one more replica."""
@@ -201,7 +204,7 @@ class Leasing(Placement):
 
     def _next_lease(self, worker: WorkerSlot) -> tuple[int, ...]:
         group = worker.group
-        if worker.suspected or worker.leaving or worker.surplus:
+        if worker.suspected or worker.leaving or worker.surplus or self._judge_is_behind(group):
             return ()
         if group.suspects and not worker.leases:
             worker.suspected = True
@@ -237,12 +240,21 @@ class Leasing(Placement):
         return self._stop(slot for slot, worker in self._workers_of(group).items() if not worker.ready)
 
     def _stays_idle(self, worker: WorkerSlot) -> bool:
-        """Return True if a worker without a lease is kept: a judge's, until answers arrive."""
+        """Return True if a worker without a lease is kept.
+
+        A judge is kept until answers arrive, and a worker of a model until its judge has caught up.
+        """
         group = worker.group
         if worker.surplus or worker.leaving:
             return False
-        waits_for_answers = self._awaits_answers(group) and not self._group_waits_for_room()
-        return bool(self.required_replicas(group)) or waits_for_answers
+        if self.required_replicas(group) or (self._awaits_answers(group) and not self._group_waits_for_room()):
+            return True
+        return group.queued_count > 0 and self._judge_is_behind(group)
+
+    def _judge_is_behind(self, group: WorkerGroup) -> bool:
+        """Return True if the group's judge has workers and at least ``MAX_UNREAD`` answers to read."""
+        judge = self.groups.get(group.demand.judge)
+        return judge is not None and judge.queued_count >= MAX_UNREAD and bool(self._workers_of(judge))
 
     def _group_waits_for_room(self) -> bool:
         """Return True if a group with work has no worker and no room, though its pool has GPUs; idle workers then stop."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.scheduling.commands import Abandon, Demand, GiveUp, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Node, Place
+from orchestrator.scheduling.placement import MAX_UNREAD
 from orchestrator.scheduling.scheduler import MAX_FAILED_STARTS, Scheduler
 from orchestrator.scheduling.state import SILENCE_TIMEOUT_S
 
@@ -254,6 +255,27 @@ def test_on_one_gpu_everything_is_written_before_the_judge_starts():
     while not schedule.done:
         world.step()
     assert len(world.delivered) == 6000
+
+
+def test_judge_far_behind_holds_writers_back_for_a_while():
+    schedule = court(2, shares={"models": 1}, pending=3 * MAX_UNREAD)
+    world = Court(schedule, Random(0))
+    world.take(schedule.on_begin())
+    judge = next(slot for slot, worker in schedule.slots.items() if worker.group.name == "m")
+    world.take(schedule.on_ready(judge))
+    world.starting.remove(judge)
+    world.take(schedule.on_answers("judge:j", range(10_000, 10_000 + MAX_UNREAD)))
+    for lease in list(world.leases):
+        world.leases.remove(lease)
+        schedule.on_delivery(lease.slot, lease.lease, lease.ordinals)
+        world.take(schedule.on_lease_end(lease.slot, lease.lease))
+
+    assert not world.leases and judge in world.alive, "no new lease, and the writer waits"
+    world.take(schedule.on_ready(next(slot for slot, name in world.alive.items() if name == "judge:j")))
+    reading = [lease for lease in world.leases if lease.slot != judge]
+    for lease in reading:
+        world.take(schedule.on_delivery(lease.slot, lease.lease, lease.ordinals))
+    assert any(lease.slot == judge for lease in world.leases), "below the mark it writes on"
 
 
 def test_unstartable_judge_does_not_stop_writers():
