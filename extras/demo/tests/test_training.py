@@ -111,9 +111,8 @@ def test_the_adapter_is_merged_into_the_assembled_weights(trained, language):
 
 @pytest.mark.long
 def test_the_command_of_the_embedded_model_trains_and_saves_it(tmp_path):
-    steps = [f"--{stage}-steps=1" for stage in ("look", "speak", "polish")]
     command = [sys.executable, "-m", "proactive_demo.embedded.training", f"--work={tmp_path}", f"--out={tmp_path}/out"]
-    subprocess.run([*command, "--laps=1", *steps], check=True)
+    subprocess.run([*command, "--laps=1", "--look-steps=1", "--speak-steps=1", "--polish-steps=1"], check=True)
     tokenizer = AutoProcessor.from_pretrained(tmp_path / "out").tokenizer
     model = AutoModelForImageTextToText.from_pretrained(tmp_path / "out")
 

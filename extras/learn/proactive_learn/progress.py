@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from types import TracebackType
@@ -19,8 +18,7 @@ from actors.text.redaction import redact_address
 from orchestrator.tracking.client import first_line, now_ms
 from orchestrator.tracking.mlflow_run import LEVEL, NOTE, MlflowRun
 from orchestrator.tracking.tracker import TrackedRun, is_mlflow
-from proactive_learn.settings import Train
-from sweeps.spec import Sweep
+from proactive_learn.settings import Training
 
 DESCRIPTION = """A training of **MODEL** on single turns of ProactiveBench (GRPO).
 
@@ -35,12 +33,14 @@ LINE_INTERVAL = 10
 LINE_METRICS = ("reward", "live_groups", "asks_hidden", "asks_clear")
 
 
-class MetricsLog:
-    """The metrics of one training, sent to MLflow on ``send`` and on exit."""
+class TrainingProgress:
+    """The metrics of one training: printed, and sent to MLflow on ``send`` and on exit."""
 
-    def __init__(self, sweep: Sweep, train: Train, folder: Path, off: bool = False) -> None:
-        self.sweep, self.train, self.folder = sweep, train, folder
-        self.off = off or not is_mlflow(sweep.tracking.uri)
+    def __init__(self, training: Training, folder: Path, say: Callable[[str], None], off: bool = False) -> None:
+        self.sweep, self.train = training
+        self.folder, self.say, self.start_time = folder, say, time.perf_counter()
+        self.off = off or not is_mlflow(self.sweep.tracking.uri)
+        self._recent = deque[Mapping[str, float]](maxlen=LIVE_CHECK_STEPS)
         self._unsent: list[tuple[int, int, Mapping[str, float]]] = []
         """Step, time in milliseconds, and metrics."""
         self._run: MlflowRun | None = None
@@ -51,57 +51,13 @@ class MetricsLog:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.send()
         if self._run is not None:
-            with self._tracking() as run:
-                run.client.set_terminated(run.parent, "FAILED" if kind else "FINISHED")
-
-    def record(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record the metrics of one step."""
-        if not self.off:
-            self._unsent.append((step, now_ms(), metrics))
-
-    def send(self) -> None:
-        """Send the metrics that MLflow does not have yet."""
-        if self.off or not self._unsent:
-            return
-        with self._tracking() as run:
-            for step, time_ms, metrics in self._unsent:
-                for name, value in metrics.items():
-                    run.client.log_metric(run.parent, name, value, time_ms, step)
-        self._unsent = []
-
-    @contextmanager
-    def _tracking(self) -> Iterator[MlflowRun]:
-        """Provide the MLflow run, created at first use; any error turns tracking off."""
-        try:
-            self._run = self._run or self._create_run()
-            yield self._run
-        except Exception as error:  # MLflow raises errors of any type
-            self.off = True
-            message = f"MLflow at {redact_address(self.sweep.tracking.uri)} takes no metrics ({first_line(error)})"
-            print(f"{message}; the training continues without it", file=sys.stderr, flush=True)
-
-    def _create_run(self) -> MlflowRun:
-        tracking, model = self.sweep.tracking, self.train.model.name
-        params = {**{key: str(value) for key, value in self.train.settings.items()}, "model": model}
-        experiment = tracking.experiment or self.sweep.name
-        run = MlflowRun(TrackedRun(tracking.uri, experiment, self.folder, f"train {self.folder.name}", params))
-        run.client.set_tag(run.parent, LEVEL, "training")
-        run.client.set_tag(run.parent, NOTE, DESCRIPTION.replace("MODEL", model))
-        return run
-
-
-@dataclass
-class TrainingProgress:
-    train: Train
-    log: MetricsLog
-    say: Callable[[str], None]
-    start_time: float = field(default_factory=time.perf_counter)
-    recent: deque[Mapping[str, float]] = field(default_factory=lambda: deque(maxlen=LIVE_CHECK_STEPS))
+            self._track(lambda run: run.client.set_terminated(run.parent, "FAILED" if kind else "FINISHED"))
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record the metrics of one step; report once if few of the first groups have a gradient."""
-        self.log.record(step, metrics)
-        self.recent.append(metrics)
+        if not self.off:
+            self._unsent.append((step, now_ms(), metrics))
+        self._recent.append(metrics)
         share = self._mean("live_groups", LIVE_CHECK_STEPS)
         if step + 1 == LIVE_CHECK_STEPS and share < MIN_LIVE_GROUPS:
             self.say(
@@ -119,8 +75,38 @@ class TrainingProgress:
         line = f"step {step + 1:,} of {total:,}{''.join(means)}, {remaining:.0f} s left"
         print(line, file=sys.stderr, flush=True)
 
+    def send(self) -> None:
+        """Send the metrics that MLflow does not have yet."""
+        if not self.off and self._unsent:
+            self._track(self._send_unsent)
+        self._unsent = []
+
+    def _send_unsent(self, run: MlflowRun) -> None:
+        for step, time_ms, metrics in self._unsent:
+            for name, value in metrics.items():
+                run.client.log_metric(run.parent, name, value, time_ms, step)
+
+    def _track(self, action: Callable[[MlflowRun], None]) -> None:
+        """Act on the MLflow run, created at first use; any error turns tracking off."""
+        try:
+            self._run = self._run or self._create_run()
+            action(self._run)
+        except Exception as error:  # MLflow raises errors of any type
+            self.off = True
+            message = f"MLflow at {redact_address(self.sweep.tracking.uri)} takes no metrics ({first_line(error)})"
+            print(f"{message}; the training continues without it", file=sys.stderr, flush=True)
+
+    def _create_run(self) -> MlflowRun:
+        tracking, model = self.sweep.tracking, self.train.model.name
+        params = {**{key: str(value) for key, value in self.train.settings.items()}, "model": model}
+        experiment = tracking.experiment or self.sweep.name
+        run = MlflowRun(TrackedRun(tracking.uri, experiment, self.folder, f"train {self.folder.name}", params))
+        run.client.set_tag(run.parent, LEVEL, "training")
+        run.client.set_tag(run.parent, NOTE, DESCRIPTION.replace("MODEL", model))
+        return run
+
     def _values(self, name: str) -> list[float]:
-        return [metrics[name] for metrics in self.recent if name in metrics]
+        return [metrics[name] for metrics in self._recent if name in metrics]
 
     def _mean(self, name: str, steps: int) -> float:
         """Return the mean of a metric over the last ``steps`` steps that have it."""

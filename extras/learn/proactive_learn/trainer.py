@@ -16,7 +16,7 @@ from actors.text.printable import one_line
 from orchestrator.storage import lock
 from orchestrator.storage.disk import disk_errors, durable_path
 from proactive_learn import run_files
-from proactive_learn.progress import MetricsLog, TrainingProgress, stop_on_signals
+from proactive_learn.progress import TrainingProgress, stop_on_signals
 from proactive_learn.settings import Train, TrainError, Training
 from proactive_learn.states import TrainingState, count_kinds, load_training_states
 
@@ -85,8 +85,8 @@ def _train_steps(
         say(f"{output}: {describe_work(states, settings)}")
         if start:
             say(f"{start:,} steps are already complete")
-    with MetricsLog(training.sweep, settings, output, off=not arguments.should_save) as log:
-        trainer = VerdictTrainer(training, arguments, states, TrainingProgress(settings, log, say), stop)
+    with TrainingProgress(training, output, say, off=not arguments.should_save) as progress:
+        trainer = VerdictTrainer(training, arguments, states, progress, stop)
         if not start:
             trainer.train()
             return

@@ -140,7 +140,7 @@ class VerdictTrainer(GRPOTrainer):
         """Write rollouts, then the checkpoint: a resumed training removes rollouts newer than its checkpoint."""
         if self.args.should_save and self.rows:
             run_files.write_rollouts(Path(self.args.output_dir), self.rows)
-            self.progress.log.send()
+            self.progress.send()
         self.rows = []
         super()._save_checkpoint(model, trial)
 

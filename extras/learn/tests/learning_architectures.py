@@ -19,7 +19,7 @@ from transformers import AutoTokenizer
 from actors.engine.hf.backend import ModelAndProcessor
 from orchestrator.cli.sweep_source import read_models
 from proactive_learn import settings, trainer
-from proactive_learn.progress import MetricsLog, TrainingProgress
+from proactive_learn.progress import TrainingProgress
 from proactive_learn.states import load_training_states
 from proactive_learn.verdict_trainer import VerdictTrainer, grpo_config
 from sweeps.load import load
@@ -61,7 +61,7 @@ def compare_with_sweep(file: Path, folder: Path) -> dict[str, Any]:
     """Say which inputs of the trainer are those of a sweep's plain questions."""
     training = settings.load(file)
     train, states = training.train, load_training_states(training)
-    progress = TrainingProgress(train, MetricsLog(training.sweep, train, folder), print)
+    progress = TrainingProgress(training, folder, print)
     verdict_trainer = VerdictTrainer(training, grpo_config(train, folder, 1), states, progress, Event())
     rows = [verdict_trainer.train_dataset[number] for number in range(QUESTIONS) for _ in range(ROLLOUTS)]
     learnt = verdict_trainer._generate_and_score_completions(rows)

@@ -3,6 +3,7 @@
 import os
 import signal
 from statistics import mean, stdev
+from threading import Event
 
 import polars as pl
 import pytest
@@ -13,6 +14,7 @@ from actors.engine.hf.backend import ModelAndProcessor
 from proactive_demo.drawing import draw
 from proactive_learn import settings, trainer
 from proactive_learn.commands import SWEEPS
+from proactive_learn.progress import TrainingProgress
 from proactive_learn.run_files import ROLLOUT_SCHEMA, ROLLOUTS, complete_checkpoints
 from proactive_learn.settings import TrainError
 from proactive_learn.states import load_training_states, state_order
@@ -65,14 +67,11 @@ def verdict_trainer(own, tmp_path):
 
 
 def make_trainer(overrides, folder):
-    from threading import Event
-
-    from proactive_learn.progress import MetricsLog, TrainingProgress
     from proactive_learn.verdict_trainer import VerdictTrainer, grpo_config
 
     training = settings.load(DEMO, overrides)
     states, options = load_training_states(training), training.train
-    progress = TrainingProgress(options, MetricsLog(training.sweep, options, folder), print)
+    progress = TrainingProgress(training, folder, print)
     return VerdictTrainer(training, grpo_config(options, folder, 1), states, progress, Event())
 
 
@@ -144,6 +143,14 @@ def test_metrics_are_in_mlflow_once_a_step(finished_run):
 
     assert run.info.status == "FINISHED" and [point.step for point in points] == [0, 1, 2, 3]
     assert points[1].value == pytest.approx(rollouts.filter(step=1)["reward"].mean())
+
+
+def test_a_training_goes_on_without_an_mlflow_that_fails(tmp_path, capsys):
+    training = settings.load(DEMO, ["tracking.uri=sqlite:////proc/none/mlflow.db"])
+    with TrainingProgress(training, tmp_path, print) as progress:
+        progress.record(0, {"live_groups": 0.5})
+
+    assert "the training continues without it" in capsys.readouterr().err
 
 
 class Interrupt(BaseException):
