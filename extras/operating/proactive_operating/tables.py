@@ -86,7 +86,8 @@ def values_table(run_data: RunData) -> Table:
     lines = []
     for model, condition, part in model_conditions(run_data, means):
         by_price = {row["price"]: row for row in part.iter_rows(named=True)}
-        cells = [_value_cell(by_price[price]) for price in SHOWN_PRICES]
+        shown = [by_price[price] for price in SHOWN_PRICES]
+        cells = [TableCell(f"{row['own']:.1f} / {row['best']:.1f}", _limits(row, "own")) for row in shown]
         point = points.filter(pl.col("scenario").is_null(), model=model, condition=condition).row(0, named=True)
         lines.append(line(f"{model}, {condition}", [*cells, _mean_cell(point, "stops_paying")]))
     title = (
@@ -94,10 +95,6 @@ def values_table(run_data: RunData) -> Table:
     )
     heads = columns("model", [*(f"{price:g}" for price in SHOWN_PRICES), "asking stops paying at"])
     return Table("operating-values", title, heads, tuple(lines), rows)
-
-
-def _value_cell(row: Row) -> TableCell:
-    return TableCell(f"{row['own']:.1f} / {row['best']:.1f}", _limits(row, "own"))
 
 
 def _notes(run_data: RunData) -> tuple[str, ...]:
