@@ -43,32 +43,29 @@ class Unfinished:
     """The stored replies of an interrupted episode; empty if the file is unreadable or belongs to another episode."""
 
     def __init__(self, folder: Path) -> None:
-        self.path, self.key = folder / FILE, ""
-        self.replies: list[str] = []
-        self._stored = iter(self.replies)
-        """The replies that are not replayed yet."""
+        self.path, self.stored = folder / FILE, StoredReplies()
+        self._replayed = iter(self.stored.replies)
 
     def open(self, key: str) -> None:
         """Start or resume the episode with this key."""
         stored = StoredReplies()
         with suppress(OSError, ValueError):
             stored = StoredReplies.model_validate_json(regular.read_bytes(self.path, MAX_BYTES))
-        self.key, self.replies = key, stored.replies if stored.key == key else []
-        self._stored = iter(list(self.replies))
+        self.stored = stored if stored.key == key else StoredReplies(key=key)
+        self._replayed = iter(list(self.stored.replies))
 
     def next_reply(self) -> str | None:
-        """Return the next stored reply; None after the last one."""
-        return next(self._stored, None)
+        """Return the next reply that is not replayed yet; None after the last one."""
+        return next(self._replayed, None)
 
     def add(self, reply: str) -> None:
         """Store a reply durably. Raises OSError."""
-        self.replies.append(reply)
-        stored = StoredReplies(key=self.key, replies=self.replies)
-        safe_write.write(self.path, stored.model_dump_json().encode())
+        self.stored.replies.append(reply)
+        safe_write.write(self.path, self.stored.model_dump_json().encode())
 
     def close(self) -> None:
         """Delete the replies, because the episode is stored."""
-        self.replies = []
+        self.stored = StoredReplies()
         self.path.unlink(missing_ok=True)
 
 

@@ -154,7 +154,7 @@ async def _sit(attempt: Attempt, port: int) -> None:
     finally:
         await person.close()
     if attempt.interrupted:
-        answers = len(person.unfinished.replies)
+        answers = len(person.unfinished.stored.replies)
         within = f" and {pluralize(answers, 'answer')} of the next one" if answers else ""
         episodes = f"{page.done:,} of {pluralize(page.total, 'episode')}{within}"
         print(f"stopped: {episodes} are stored; rerun the command to resume", file=sys.stderr)
