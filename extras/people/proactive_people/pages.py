@@ -8,6 +8,7 @@ from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from actors.text.printable import spell_invisible
+from envs.answers import letter
 from orchestrator.view.loopback import LoopbackPage, page_headers
 
 MAX_BODY_BYTES = 16_384
@@ -18,7 +19,7 @@ STYLE = "".join(
 SCRIPT = (files("proactive_people") / "form.js").read_text("utf-8")
 OPTIONS: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
 TEMPLATES = Environment(loader=PackageLoader("proactive_people", "."), autoescape=True, **OPTIONS)
-TEMPLATES.globals |= {"letter": lambda index: chr(65 + index), "style": STYLE, "script": SCRIPT}
+TEMPLATES.globals |= {"letter": letter, "style": STYLE, "script": SCRIPT}
 TEMPLATES.filters["spelled"] = lambda text: spell_invisible(text, keep="\n\t")
 
 
@@ -40,8 +41,7 @@ class FormPage(LoopbackPage):
 
     def render(self, **values: Any) -> web.Response:
         """Return the page; the template also has the page itself as ``page``."""
-        text = self.template.render(values, page=self)
-        return web.Response(text=text, content_type="text/html", charset="utf-8")
+        return web.Response(text=self.template.render(values, page=self), content_type="text/html", charset="utf-8")
 
     async def _read_form(self, request: web.Request) -> web.Response:
         """Receive a form, whatever its Content-Type; raises HTTPBadRequest if the body is not a valid form."""
