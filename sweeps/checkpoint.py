@@ -15,7 +15,7 @@ from typing import Any
 
 from envs import regular
 from envs.regular import parse_json
-from sweeps.model import KNOWN, Limit, ModelSpec
+from sweeps.model import FACTS, Limit, ModelSpec
 
 MAX_FILE_BYTES = 1 << 24
 """Most bytes of a file that is read here; tokenizers have at most a few million."""
@@ -24,10 +24,10 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 """A revision that never moves; branches, tags and ``refs/pr/...`` do."""
 MAX_REFERENCE_BYTES = 100
 """Most bytes of a reference in the Hub's cache, which holds a commit."""
-LANGUAGE_MODELS, JOINED_BY_VLLM = (tuple(KNOWN["classes"][name]) for name in ("language_models", "joined_by_vllm"))
-VISION_KEYS, TEXT_PARTS = (KNOWN["keys"][name] for name in ("vision", "text"))
+LANGUAGE_MODELS, JOINED_BY_VLLM = (tuple(FACTS["classes"][name]) for name in ("language_models", "joined_by_vllm"))
+VISION_KEYS, TEXT_PARTS = (FACTS["keys"][name] for name in ("vision", "text"))
 PROCESSOR_FILES, SETTINGS, TOKENIZER_FILES, WEIGHTS = (
-    KNOWN["files"][name] for name in ("processor", "settings", "tokenizer", "weights")
+    FACTS["files"][name] for name in ("processor", "settings", "tokenizer", "weights")
 )
 
 

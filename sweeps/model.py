@@ -10,10 +10,10 @@ from sweeps.engine_options import SPEED_ONLY, wrong_requirement
 from sweeps.sampling import Sampling, Thinking, Whole
 from sweeps.values import NAME, Frozen, read_table
 
-KNOWN = read_table("checkpoints.toml")
-"""What is known of the classes and files of checkpoints."""
-INPUT_VERSIONS: dict[str, int] = KNOWN["input_versions"]
-SINGLE_START_TOKEN = frozenset(KNOWN["classes"]["single_start_token"])
+FACTS = read_table("checkpoints.toml")
+"""Facts about the classes of ``config.json`` and the files beside it."""
+INPUT_VERSIONS: dict[str, int] = FACTS["input_versions"]
+SINGLE_START_TOKEN = frozenset(FACTS["classes"]["single_start_token"])
 PICTURE_LIMIT = 20_000_000
 """Most bytes of one base64 picture for OpenAI (its guide on vision: 20 MB)."""
 GPU_SHARES = (0.5, 0.25)

@@ -7,7 +7,7 @@ from envs import SCENARIOS
 from envs.tool_calls import FUNCTIONS
 from envs.types import Mode
 from sweeps.conditions import Condition
-from sweeps.model import KNOWN, ModelSpec
+from sweeps.model import FACTS, ModelSpec
 from sweeps.values import Frozen, Names, join_names
 
 ZERO_SHOT = "zero-shot"
@@ -78,7 +78,7 @@ def unplayable_reason(
         return reason
     if condition.many_images and model.max_images == 1:
         return f"{model.name} takes one picture a prompt, but {condition.name} needs several"
-    if condition.picture == "none" and model.architecture in KNOWN["classes"]["needs_picture"]:
+    if condition.picture == "none" and model.architecture in FACTS["classes"]["needs_picture"]:
         return f"{model.name} takes no question without a picture, but {condition.name} shows none"
     if any(condition.name in rule.conditions and model.name not in rule.models for rule in only):
         return f"[[only]] excludes {model.name} from {condition.name}"

@@ -162,9 +162,9 @@ class WorkerPool:
             return
         self.certified.add(worker.group)
         ordinals, reason = {model.name: self.plan.first_ordinals(model.name) for model in models}, ""
-        made: dict[str, Certificate] = {}
+        certificates: dict[str, Certificate] = {}
         try:
-            made = await asyncio.wait_for(resolve(worker.actor.certify.remote(ordinals)), CERTIFY_TIMEOUT_S)
+            certificates = await asyncio.wait_for(resolve(worker.actor.certify.remote(ordinals)), CERTIFY_TIMEOUT_S)
         except TimeoutError:
             reason = f"it took longer than {CERTIFY_TIMEOUT_S:.0f} s"
         except RayTaskError as problem:
@@ -173,8 +173,8 @@ class WorkerPool:
             self.certified.discard(worker.group)
             raise
         if reason:
-            made = {m.name: Certificate(source=m.source, backend=m.backend, reason=reason) for m in models}
-        for name, certificate in made.items():
+            certificates = {m.name: Certificate(source=m.source, backend=m.backend, reason=reason) for m in models}
+        for name, certificate in certificates.items():
             log.info("%s: %s", name, certificate.describe())
             if changed := add_certificate(self.folder, name, certificate):
                 what = list_first(changed, MAX_LISTED, "; ")

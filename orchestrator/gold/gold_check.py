@@ -71,9 +71,9 @@ class GoldScore:
         """Read the verdicts on gold answers in a run folder; ``judge`` is the judge's key."""
         self.judge, answers, bits = judge, load_gold_answers(), (*BITS, "aggregate")
         truths = {f"{bit}_true": [getattr(answer.truth, bit) for answer in answers] for bit in bits}
-        known = pl.LazyFrame({"key": [answer.task.key for answer in answers], **truths})
+        true_bits = pl.LazyFrame({"key": [answer.task.key for answer in answers], **truths})
         stored = verdicts(folder / FOLDER).filter(judge=judge).select("key", *bits)
-        judged = known.join(stored, on="key").collect()
+        judged = true_bits.join(stored, on="key").collect()
         self.planned, self.judged = len(answers), judged.height
         self.verdicts = judged.drop_nulls()
         """The answers that got a verdict: its bits, and the true ones as ``BIT_true``."""

@@ -1,4 +1,4 @@
-"""What is recorded of a sweep in MLflow, and the process that records it while the sweep plays.
+"""Describes a sweep's run in MLflow, and starts and ends the process that records it while the sweep plays.
 
 The process reads the run folder, so the sweep never waits for MLflow and no result comes from it. It dies with its driver, so
 nothing of one attempt at the sweep is written during the next.

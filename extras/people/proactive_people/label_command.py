@@ -67,7 +67,7 @@ class Answer(NamedTuple):
     text: str
     sample: Sample
     verdict: str
-    """What the run's judge says; empty if it has not read the answer."""
+    """The verdict of the run's judge, in words; empty if it has not read the answer."""
 
     @property
     def options(self) -> tuple[str, ...]:

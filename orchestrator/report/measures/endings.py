@@ -168,14 +168,14 @@ def _read_leniently(run_data: RunData, row: dict[str, Any]) -> tuple[str | None,
     reply, sample = row["reply"], run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
     if sample is None:
         return None, None
-    shown = apply_condition(sample, run_data.conditions[row["condition"]], run_data.sweep.seed)
+    sample = apply_condition(sample, run_data.conditions[row["condition"]], run_data.sweep.seed)
     state, game = state_from_view(tuple(row[name] for name in VIEW_COLUMNS)), SCENARIOS[row["scenario"]]
-    view = game.view(shown, state)
+    view = game.view(sample, state)
     options = (*view.options, *view.categories)
 
     index = read_leniently(reply, len(options), options)
     if index is None or names_another(reply, index, options):
         return None, "wrong" if index is None else "disagrees"
-    after, turn = game.step(shown, state, letter(index))
+    after, turn = game.step(sample, state, letter(index))
     goes_on = "wrong" if turn.move is None else "go on"
     return letter(index), "correct" if after.ending is Ending.CORRECT else goes_on

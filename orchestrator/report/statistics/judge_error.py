@@ -165,8 +165,8 @@ def paired_kappa(counts: Confusion) -> IntervalEstimate | None:
     value = float(_kappas(np.array([counts], dtype=np.float64))[0])
     if np.isnan(value):
         return None
-    drawn = np.random.default_rng(0).dirichlet(np.array(counts) + 0.5, 10_000)
-    low, high = np.nanquantile(_kappas(drawn), (0.025, 0.975))
+    shares = np.random.default_rng(0).dirichlet(np.array(counts) + 0.5, 10_000)
+    low, high = np.nanquantile(_kappas(shares), (0.025, 0.975))
     return IntervalEstimate(value, min(float(low), value), max(float(high), value))
 
 

@@ -1,4 +1,4 @@
-"""What the trainings of both models share: the loop, its checkpoints and its log, and the options of the command.
+"""Trains either model in stages: the loop, its checkpoints and its log, and the options that both commands take.
 
 A step depends on (seed, step) alone. A checkpoint is written every ``save_every`` steps; an interrupted run continues from it.
 """
