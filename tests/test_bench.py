@@ -12,10 +12,7 @@ from tests.bench.mutants import list_mutants
 from tests.bench.planted import TABLES, print_planted
 from tests.oracle import oracle_python
 
-NEEDS = {
-    "sweep": oracle_python() is not None,
-    "engine": find_spec("vllm") is not None,
-}
+NEEDS = {"sweep": oracle_python() is not None, "engine": find_spec("vllm") is not None}
 
 
 @pytest.mark.slow

@@ -56,12 +56,7 @@ ROOMLESS = {"actors", "orchestrator", "orchestrator.__main__", "orchestrator.rep
 """Folders that only hold rooms, and the two files that start the command line."""
 HEAVY = {"ray", "vllm", "torch", "transformers", "polars", "mlflow", "openai", "huggingface_hub", "PIL", "matplotlib"}
 DOORS = {
-    "PIL": (
-        "envs/render.py",
-        "orchestrator/report/",
-        "orchestrator/tracking/",
-        "actors/",
-    ),
+    "PIL": ("envs/render.py", "orchestrator/report/", "orchestrator/tracking/", "actors/"),
     "ray": (
         "actors/worker.py",
         "orchestrator/datasets/node_staging.py",
@@ -74,18 +69,11 @@ DOORS = {
     "vllm": ("actors/engine/vllm/",),
     "torch": ("actors/engine/hf/",),
     "transformers": ("actors/engine/hf/",),
-    "aiohttp": (
-        "orchestrator/datasets/sources.py",
-        "orchestrator/view/",
-    ),
+    "aiohttp": ("orchestrator/datasets/sources.py", "orchestrator/view/"),
     "openai": ("actors/engine/openai/",),
     "pynvml": ("actors/node/nvml.py",),
     "mlflow": ("orchestrator/tracking/",),
-    "huggingface_hub": (
-        "orchestrator/datasets/",
-        "actors/engine/vllm/",
-        "actors/engine/hf/",
-    ),
+    "huggingface_hub": ("orchestrator/datasets/", "actors/engine/vllm/", "actors/engine/hf/"),
 }
 """Heavy package -> where its door may be."""
 

@@ -90,17 +90,7 @@ def dark_sweep(data, **fields):
 def test_template_tests_pass_when_installed(site, tmp_path):
     own = shutil.copytree(TEMPLATE, tmp_path / "own")
     environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        os.devnull,
-        str(own / "tests"),
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(own / "tests")]
     done = subprocess.run(command, cwd=site, env=environment, capture_output=True, text=True, timeout=200)
 
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr

@@ -105,8 +105,7 @@ def test_a_reply_is_one_call_or_malformed_of_a_kind(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "raw",
-    ["x", [None], [{"function": None}], [call(name=7)], [call(arguments={"direction": "left"})]],
+    "raw", ["x", [None], [{"function": None}], [call(name=7)], [call(arguments={"direction": "left"})]]
 )
 def test_calls_outside_protocol_are_retried_then_end_episode(tmp_path, raw):
     problem, bodies = ask_service(tmp_path, lambda *_: call_answer(raw=raw))

@@ -13,14 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.sample_line import BadSample, parse_sample
-from envs.samples import (
-    BadData,
-    limit_samples,
-    load_samples,
-    paper_ids,
-    read_samples,
-    select_samples,
-)
+from envs.samples import BadData, limit_samples, load_samples, paper_ids, read_samples, select_samples
 
 ENTRY = {
     "id": 3, "image_template": "Realistic-Occlusion-Dataset/rod_1/banana/s{image}.jpg", "first_image": 7, "num_images": 14,

@@ -76,11 +76,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(driver, "request_resources", lambda bundles: None)
     replace(play, "Driver", lambda *a: ObservedDriver(run, *a))
     replace(attempt_module, "EpisodeStore", lambda folder: ObservedStore(run, folder))
-    replace(
-        actors.worker,
-        "load_engine",
-        lambda model, *rest: ScriptedEngine(model, run.chance, run.poisoned),
-    )
+    replace(actors.worker, "load_engine", lambda model, *rest: ScriptedEngine(model, run.chance, run.poisoned))
     replace(actors.worker, "freeze_heap", lambda: None)
     replace(certify, "_open_package_call", _open_no_package)
     replace(episode_store, "MOST_SMALL", MOST_SMALL)

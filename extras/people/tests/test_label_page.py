@@ -91,8 +91,7 @@ def test_an_answer_is_labeled_blind_and_shown_afterwards(judged_run):
 
 
 @pytest.mark.parametrize(
-    ("fields", "status"),
-    [({}, 400), ({"n": 1, "label": 77}, 400), ({"n": 1, "label": "x" * 20_000}, 413)],
+    ("fields", "status"), [({}, 400), ({"n": 1, "label": 77}, 400), ({"n": 1, "label": "x" * 20_000}, 413)]
 )
 def test_what_is_no_label_is_refused(fields, status, judged_run):
     with labeling(page := open_page(judged_run, name=f"bad-{status}")) as visitor:

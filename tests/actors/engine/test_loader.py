@@ -24,11 +24,7 @@ def model(backend: str = "vllm", **fields: Any) -> ModelSpec:
     ("entry", "size", "expected"),
     [
         (model(gpus=2), 100, GpuRequest("m", 2, 0.9)),
-        (
-            model(gpus=1, options={"gpu_memory_utilization": 0.4}),
-            None,
-            GpuRequest("m", 1, 0.4),
-        ),
+        (model(gpus=1, options={"gpu_memory_utilization": 0.4}), None, GpuRequest("m", 1, 0.4)),
         (model("transformers", gpus=1), 1000, GpuRequest("m", 1, 0.0, 1200)),
         (model("transformers", gpus=4), 1000, GpuRequest("m", 4, 0.0, 300)),
     ],

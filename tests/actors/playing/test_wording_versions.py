@@ -167,12 +167,7 @@ def test_every_version_in_use_is_pinned(texts):
 
 
 @pytest.mark.parametrize(
-    ("seed", "turn", "expected"),
-    [
-        (7, 0, 7),
-        (7, 2, 0x3C6EF372FE94F831),
-        ((1 << 63) - 1, 3, 0x5AA66D2C7DDF743E),
-    ],
+    ("seed", "turn", "expected"), [(7, 0, 7), (7, 2, 0x3C6EF372FE94F831), ((1 << 63) - 1, 3, 0x5AA66D2C7DDF743E)]
 )
 def test_the_decoding_seed_of_a_turn_never_changes(seed, turn, expected):
     assert derive_seed(seed, turn) == expected

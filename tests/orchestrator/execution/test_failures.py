@@ -82,10 +82,7 @@ def test_a_model_whose_service_refuses_pictures_stops_there_and_all_else_goes_on
         return service.failure(400, "invalid_request", "this model takes no pictures")
 
     entry = '[[model]]\nname = "{0}"\nsource = "m"\nin_flight = 4\nendpoint = {{ base_url = "{1}", key_env = "" }}\n'
-    with (
-        service.service(answer) as refusing,
-        service.service(lambda number, body: service.completion("A")) as honest,
-    ):
+    with service.service(answer) as refusing, service.service(lambda number, body: service.completion("A")) as honest:
         models = entry.format("refusing", refusing.url) + entry.format("honest", honest.url)
         path, out = sweep(tmp_path / "x.toml", demo_data, models, '["zero-shot", "text-only"]'), tmp_path / "run"
         done = cli.call("run", path, "--output", out)

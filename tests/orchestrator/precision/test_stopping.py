@@ -19,13 +19,7 @@ def small_plan(sizes, models=("uniform", "guess"), **rule):
     from sweeps.protocol import Protocol
 
     played = samples(sizes)
-    table = {
-        "name": "test",
-        "data": "none",
-        "models": list(models),
-        "scenarios": list(sizes),
-        "conditions": BOTH,
-    }
+    table = {"name": "test", "data": "none", "models": list(models), "scenarios": list(sizes), "conditions": BOTH}
     return make_plan(build({**table, "precision": rule}, "a test"), {Protocol.MCQA: played}, played)
 
 

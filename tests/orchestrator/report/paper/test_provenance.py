@@ -37,11 +37,7 @@ def test_published_data_are_not_foreign(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("scenario", "picture"),
-    [
-        ("ROD", "Realistic-Occlusion-Dataset/rod_1/{}/1.jpg"),
-        ("MVP-N", "MVP-N/a/b/{}_3/1.jpg"),
-    ],
+    ("scenario", "picture"), [("ROD", "Realistic-Occlusion-Dataset/rod_1/{}/1.jpg"), ("MVP-N", "MVP-N/a/b/{}_3/1.jpg")]
 )
 def test_the_demo_benchmark_is_known_by_the_categories_of_its_pictures(tmp_path, scenario, picture):
     reason = "other data: the pictures are the demo benchmark's, not the published ones"

@@ -12,10 +12,7 @@ TABLE = Table(
     "50% of <all>",
     columns("model", ["acc", "ps", "avg"]),
     (
-        line(
-            "a_b",
-            [TableCell("9.9"), TableCell("\u22121.5*"), TableCell("3/8", style="unfinished")],
-        ),
+        line("a_b", [TableCell("9.9"), TableCell("\u22121.5*"), TableCell("3/8", style="unfinished")]),
         line("c", [TableCell("8.0", "7 to 9"), TableCell("+2.0"), MISSING]),
     ),
     ranked=1,
