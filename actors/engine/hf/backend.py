@@ -35,7 +35,7 @@ from actors.engine.batching import Job, PreparedBatch, similar_jobs
 from actors.engine.chat_format import has_start_token
 from actors.engine.decoding import Decoding, decoding
 from actors.engine.hf.input_hashes import IDS, dtype_name, hash_tensors
-from actors.engine.hf.network import all_end_tokens, forget_defaults, load_network, pad_token
+from actors.engine.hf.network import all_end_tokens, forget_defaults, is_out_of_memory, load_network, pad_token
 from actors.engine.hf.sampling import logits_processors
 from actors.engine.hf.template import prompt_text
 from actors.engine.image_loader import PictureLoader
@@ -219,10 +219,15 @@ class ModelAndProcessor:
         arguments: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
         if not self.model.faithful and all(has_start_token(text, self.tokenizer) for text in texts):
             arguments["add_special_tokens"] = False
-        pictures = [job.pictures[ref] for job in jobs for ref in images_of(job.request.messages)]
-        if pictures:  # one flat list, as in the package: LLaVA-OneVision does not tile pictures of nested lists
-            arguments["images"] = pictures
-        tensors = self.processor(**arguments)
+        pictures = [[job.pictures[ref] for ref in images_of(job.request.messages)] for job in jobs]
+        if any(pictures):  # one flat list, as in the package: LLaVA-OneVision does not tile pictures of nested lists
+            arguments["images"] = [picture for own in pictures for picture in own]
+        try:
+            tensors = self.processor(**arguments)
+        except ValueError:
+            if len(jobs) == 1 or not any(pictures):
+                raise
+            tensors = self.processor(**arguments | {"images": pictures})  # Gemma 3 and SmolVLM take batches so
         needed = int(tensors["attention_mask"].sum(dim=1).max())
         if self.max_context is not None and needed >= self.max_context and not self.model.exceeds_context:
             raise Overflow(f"the prompt has {needed} tokens, the model takes {self.max_context}")
@@ -280,12 +285,6 @@ class ModelAndProcessor:
         gc.collect()  # on several devices, its hooks refer to it
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return True if a device, or the machine, ran out of memory."""
-    has_no_room = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    return has_no_room or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 def _without_prompt(output: torch.Tensor, prompt: torch.Tensor) -> torch.Tensor:

@@ -76,3 +76,9 @@ def adapter_folder(model: ModelSpec) -> str:
 
     snapshot = snapshot_download(model.source, revision=model.revision or None, allow_patterns=f"{model.lora}/*")
     return os.path.join(snapshot, model.lora)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return True if a device, or the machine, ran out of memory."""
+    has_no_room = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return has_no_room or isinstance(error, torch.OutOfMemoryError | MemoryError)
