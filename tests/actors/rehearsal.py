@@ -1,7 +1,8 @@
 """Both engines and a package-style call on the same tiny checkpoints, task by task: inputs and replies of each, as JSON lines.
 
 ``python -m tests.actors.rehearsal CHECKPOINTS DATA TASK ...``; the tasks are ``ids:NAME`` (token ids and certificates, without
-weights), ``replies:NAME`` (both engines play) and ``thoughts:NAME`` (a cut-off thought). A process of its own, because the
+weights), ``batch:NAME`` (several requests at once), ``replies:NAME`` (both engines play) and ``thoughts:NAME`` (a cut-off
+thought). A process of its own, because the
 packages that some processors need are on its path alone; one for many tasks, because its imports take 20 CPU seconds.
 Checkpoints that are not there are built; pictures are drawn into DATA.
 """
@@ -19,6 +20,8 @@ from typing import Any
 from PIL import Image
 
 from actors.engine.backend import Backend, BackendError, Message, Request
+from actors.engine.batching import Job
+from actors.engine.hf.picture_cache import PictureCache, are_equal
 from actors.engine.registry import open_engine, open_without_weights
 from actors.trial.certify import record_inputs
 from envs.types import ImageRef
@@ -27,10 +30,10 @@ from sweeps.load import build
 from sweeps.sampling import Thinking
 from sweeps.spec import ModelSpec
 from tests.actors.architectures import write_checkpoint
-from tests.actors.asking import make_request
+from tests.actors.asking import make_request, user
 from tests.actors.newer_architectures import EVERY
 from tests.actors.package_network import PackageNetwork
-from tests.actors.rehearsal_prompts import UNREADABLE, draw, entry, prompts, refused_prompts
+from tests.actors.rehearsal_prompts import QUESTION, UNREADABLE, draw, entry, picture, prompts, refused_prompts
 
 ENGINES = ("transformers", "vllm")
 NEW_TOKENS = 8
@@ -110,6 +113,26 @@ async def certified(name: str, model: ModelSpec, backend: Any, data: Path) -> di
     return {"status": certificate.status, "pictures": most, "repeats_start": repeated}
 
 
+async def ask_together(name: str, folder: Path, data: Path) -> dict[str, Any]:
+    """Return the replies to four requests with a picture each, ``together`` and ``alone``, and what became of their pictures.
+
+    ``kept``: whether the worker keeps processed pictures; ``equal``: whether kept ones give the processor's own tensors.
+    """
+    backend: Any = open_engine(entry(name, "transformers", folder), data)
+    requests = [_request((user(f"{QUESTION} {'Look. ' * n}", picture(n)),)) for n in range(4)]
+    try:
+        together = [reply.text for reply in await asyncio.gather(*map(backend.reply, requests))]
+        alone = [(await backend.reply(request)).text for request in requests]
+        jobs = [Job(request, await backend.pictures.load(request.messages)) for request in requests]
+        tensors, processor = backend.model.inputs(jobs), backend.model.processor.image_processor
+        kept = isinstance(processor.preprocess, PictureCache) and bool(processor.preprocess.kept)
+        processor.preprocess = getattr(processor.preprocess, "preprocess", processor.preprocess)
+        equal = are_equal(dict(tensors), dict(backend.model.inputs(jobs)))
+    finally:
+        await backend.close()
+    return {"together": together, "alone": alone, "kept": kept, "equal": equal}
+
+
 async def _reply(backend: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
     request = _request(messages)
     reply = await backend.reply(request)
@@ -186,7 +209,7 @@ def main(folder: Path, data: Path, tasks: list[str]) -> None:
         print(json.dumps({"task": task, **report}), flush=True)
 
 
-TASKS = {"ids": collect_ids, "replies": compare_replies, "thoughts": think}
+TASKS = {"ids": collect_ids, "batch": ask_together, "replies": compare_replies, "thoughts": think}
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -30,6 +30,9 @@ GROUPS = {"few": FEW, "others": tuple(name for name in EVERY if name not in FEW)
 ON_VLLM = [name for name, architecture in EVERY.items() if architecture.vllm]
 PLAYED = {"transformers": list(EVERY), "vllm": [name for name in ON_VLLM if EVERY[name].vllm_on_cpu]}
 """Engine -> the architectures that it plays here."""
+UNKEPT = ("phi-4", "gemma3", "minicpm-v-4.6")
+"""Their processors join a batch in ways of their own, so processed pictures are not kept."""
+ON_TRANSFORMERS = [pytest.param(name, marks=pytest.mark.slow if name in FEW else pytest.mark.long) for name in EVERY]
 PAIRS = [
     pytest.param(kind, name, marks=pytest.mark.slow if name in FEW else pytest.mark.long)
     for kind, names in {"transformers": list(EVERY), "vllm": ON_VLLM}.items()
@@ -51,8 +54,7 @@ def run_tasks(tmp_path_factory: pytest.TempPathFactory, demo_data: Path) -> Call
 @pytest.fixture(scope="module")
 def ask(run_tasks: Callable[..., dict[str, Outcome]]) -> Callable[[str, str], Outcome]:
     """Return kind of task, architecture -> its outcome."""
-    short = [f"ids:{name}" for name in FEW]
-    others = [f"ids:{name}" for name in GROUPS["others"]]
+    short, others = ([f"{task}:{name}" for task in ("ids", "batch") for name in GROUPS[group]] for group in GROUPS)
     others += [f"replies:{name}" for name in EVERY]
     run = cache(lambda is_short: run_tasks(*((short, 1400) if is_short else (others, 1500))))
 
@@ -124,6 +126,15 @@ def test_the_input_of_a_faithful_entry_is_the_packages_in_both_engines(
         assert outcome["package"] == ask("ids", name)["package"]
         for kind, certificate in outcome["certificates"].items():
             assert (certificate["status"], certificate["repeats_start"]) == ("equal", False), (name, kind)
+
+
+@pytest.mark.timeout(1600)
+@pytest.mark.parametrize("name", ON_TRANSFORMERS)
+def test_a_batch_is_answered_as_its_requests_alone_and_kept_pictures_change_no_tensor(ask, name: str) -> None:
+    outcome = ask("batch", name)
+
+    assert outcome["together"] == outcome["alone"] and outcome["equal"]
+    assert outcome["kept"] == (name not in UNKEPT)
 
 
 @pytest.mark.long

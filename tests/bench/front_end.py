@@ -1,8 +1,9 @@
-"""Requests a second that a worker's front end on vLLM sustains for an engine that answers at once.
+"""Requests a second that a worker's front end sustains, on vLLM for an engine that answers at once and on transformers.
 
 ``python -m tests.bench.front_end ARCHITECTURE FOLDER PICTURES`` prints one JSON line. A tiny random checkpoint has the published
-processor's tiles; each request has one picture, new or shown before, and the words of a first turn. All that happens between a
-request and the engine's process is done but the socket: picture, template, tokens, preprocessing, the engine's checks, encoding.
+processor's tiles; each request has one picture, new or shown before, and the words of a first turn. On vLLM all that happens
+between a request and the engine's process is done but the socket; on transformers, all before the network, in batches and in
+the order of a plan, which shows a picture under one condition after the other.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ import numpy as np
 from PIL import Image
 
 from actors.engine.backend import Request, Situation
+from actors.engine.batching import Job
+from actors.engine.hf.backend import ModelAndProcessor
+from actors.engine.image_loader import PictureLoader
 from actors.engine.vllm.backend import open_without_engine
 from actors.playing.prompts import messages, turn_view
 from envs import SCENARIOS
@@ -31,7 +35,9 @@ from tests.actors.architectures import published_sizes, write
 from tests.benchmark import copy_benchmark
 
 SIZES = ((640, 480), (1280, 960))
-AT_ONCE = 64
+AT_ONCE, ROWS = 64, 32
+"""Requests in flight on vLLM, and rows of a batch on transformers."""
+CONDITIONS_A_PICTURE = 5
 
 
 class Null:
@@ -41,12 +47,11 @@ class Null:
         from vllm.v1.engine.input_processor import InputProcessor
         from vllm.v1.serial_utils import MsgpackEncoder
 
-        self.inputs, self.encoder, self.tokens = InputProcessor(renderer.config, renderer), MsgpackEncoder(), 0
+        self.inputs, self.encoder = InputProcessor(renderer.config, renderer), MsgpackEncoder()
 
     async def generate(self, prompt: Any, choices: Any, number: str, lora_request: Any = None) -> AsyncIterator[Any]:
         request = self.inputs.process_inputs(number, prompt, choices, ("generate",))
         self.encoder.encode(request)
-        self.tokens += len(request.prompt_token_ids)
         output = SimpleNamespace(text="A", token_ids=[0], finish_reason="stop")
         yield SimpleNamespace(
             finished=True, outputs=[output], prompt_token_ids=request.prompt_token_ids, num_cached_tokens=0
@@ -87,10 +92,24 @@ async def measure_replies(backend: Any, requests: Sequence[Request]) -> dict[str
     return {"requests/s": len(requests) / taken, "CPU ms a request": 1e3 * used / len(requests)}
 
 
+async def measure_batches(model: ModelAndProcessor, folder: Path, requests: Sequence[Request]) -> dict[str, float]:
+    """Return requests per second of the transformers worker's preparation, and processor milliseconds per request."""
+    loader = PictureLoader(folder, model.model)
+    jobs = [Job(request, await loader.load(request.messages)) for request in requests]
+    before, began = time.process_time(), time.perf_counter()
+    for first in range(0, len(jobs), ROWS):
+        model.inputs(jobs[first : first + ROWS])
+    taken, used = time.perf_counter() - began, time.process_time() - before
+    return {"requests/s": len(jobs) / taken, "CPU ms a request": 1e3 * used / len(jobs)}
+
+
 async def main(architecture: str, folder: Path, pictures: int) -> None:
     with published_sizes(architecture):
         source = write(architecture, folder / architecture)
     model = ModelSpec(name=architecture, source=str(source), backend="vllm", gpus=0, options={"max_model_len": 16384})
+    plain = ModelAndProcessor(model.model_copy(update={"backend": "transformers", "options": {}}))
+    processor: Any = plain.processor.image_processor
+    keeping = processor.preprocess
     copy_benchmark(folder / "demo", per_scenario=1)
     sample = load_samples(folder / "demo", "QD", filtered=False)[0]
     measures = {}
@@ -100,12 +119,15 @@ async def main(architecture: str, folder: Path, pictures: int) -> None:
         null = Null(backend.engine.renderer)
         backend.engine.generate, backend.engine.is_sleeping = null.generate, null.is_sleeping
         await measure_replies(backend, [first_turn(sample, photos.pop())])
-        null.tokens = 0
         new = await measure_replies(backend, [first_turn(sample, image) for image in photos])
         again = await measure_replies(backend, [first_turn(sample, image, "Look again. ") for image in photos])
         name = "x".join(map(str, size))
-        measures[name] = {"new": new, "again": again, "tokens": null.tokens / 2 / pictures}
+        measures[name] = {"new": new, "again": again}
         await backend.close()
+        in_order = [first_turn(sample, image, f"{n}. ") for image in photos for n in range(CONDITIONS_A_PICTURE)]
+        await measure_batches(plain, folder, in_order[:1])
+        for kind, processor.preprocess in (("kept", keeping), ("not kept", keeping.preprocess)):
+            measures[name][kind] = await measure_batches(plain, folder, in_order)
     print(json.dumps(measures))
 
 

@@ -36,6 +36,7 @@ from actors.engine.chat_format import has_start_token
 from actors.engine.decoding import Decoding, decoding
 from actors.engine.hf.input_hashes import IDS, dtype_name, hash_tensors
 from actors.engine.hf.network import all_end_tokens, forget_defaults, is_out_of_memory, load_network, pad_token
+from actors.engine.hf.picture_cache import keep_processed_pictures
 from actors.engine.hf.sampling import logits_processors
 from actors.engine.hf.template import prompt_text
 from actors.engine.image_loader import PictureLoader
@@ -192,6 +193,7 @@ class ModelAndProcessor:
         self.model = model
         source = {"revision": model.revision or None, "trust_remote_code": model.trust_remote_code}
         self.processor = AutoProcessor.from_pretrained(model.source, **source, **model.processor)
+        keep_processed_pictures(getattr(self.processor, "image_processor", None))
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         self.tokenizer.padding_side = "left"
         self.decoder = deepcopy(self.tokenizer)  # a tokenizer must not decode while it encodes in another thread
