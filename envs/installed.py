@@ -37,7 +37,7 @@ class Offer:
     """One entry point of an installed package."""
 
     kind: str
-    """scenario, policy, measure, condition, model, sweep, command, table, result or export"""
+    """scenario, policy, measure, condition, model, sweep, command, table, result, export or bridge"""
     name: str
     package: str
     """The name of the distribution, as pip lists it."""

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from actors.text.printable import list_first
+from envs.installed import install_line, offers
 from envs.plural import pluralize
 from orchestrator.cli.options import MovedData, RunFolder, RunFolders, required_name
 from orchestrator.cli.printing import print_lines, print_mlflow, reads_folders
@@ -17,11 +18,15 @@ def track(
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow: 'sqlite' or an address.")] = None,
     data: MovedData = None,
 ) -> None:
-    """Rebuild the MLflow run of a run folder, with tables, figures, the report and a sample of episodes as traces."""
+    """Rebuild the MLflow run of a run folder, with tables, figures and the report; bridges adds episodes as traces."""
     from orchestrator.tracking.rebuild import track as rebuild
 
     rebuild(folder, tracking_uri, data)
     print_mlflow(folder)
+    if "track" not in offers("bridge"):
+        print_lines(
+            [f"episodes as traces come with the extra bridges, which is not installed: {install_line('bridges')}"]
+        )
 
 
 @reads_folders

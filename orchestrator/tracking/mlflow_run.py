@@ -44,7 +44,7 @@ DETAILS = re.compile("share_.*|(gave_up|guessed|limit|unreadable).*_(low|high)")
 """Columns of a cell that stay in results.json and the report, since each costs MLflow a row and CPU time."""
 SWEEP_NOTE = """Nested runs: one per model, and below each one per cell; this row is the mean over models without baselines.
 `acc`: percent correct under the parameter `condition`, mean over scenarios; `ps`: suggestions per episode; `loops`: percent of
-episodes that ask until the limit. Errors never count as zeros. `proactive-sweep track FOLDER` adds tables, figures and traces.
+episodes that ask until the limit. Errors never count as zeros. `proactive-sweep track FOLDER` adds tables and figures.
 """
 """The description of a sweep's run on MLflow's page."""
 

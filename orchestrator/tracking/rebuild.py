@@ -8,6 +8,7 @@ import polars as pl
 
 from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
+from envs.installed import load_function, offers
 from orchestrator.planning.named_by_user import check_tracking
 from orchestrator.storage import checksums, safe_write
 from orchestrator.tracking.client import LOCAL, first_line
@@ -18,7 +19,7 @@ from orchestrator.tracking.tracker import TrackedRun, describe_dataset, is_mlflo
 def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
     """Send a run folder to MLflow; raises RunFolderError if the folder has no results or MLflow does not accept them.
 
-    This adds what a live sweep has no time for: tables, figures, the report, the data set and a sample of episodes as traces.
+    This adds what a live sweep has no time for: tables, figures, the report, the data set, and an extra's traces.
     ``data`` is the folder of the benchmark (default: the sweep's).
     """
     safe_write.refuse_links(folder)
@@ -38,12 +39,11 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
 
 
 def _send_report(run: MlflowRun, data: Path | None) -> None:
-    """Send tables, figures, the page, the data set and traces; nothing if the folder's episodes cannot be read."""
+    """Send tables, figures, the page, the data set and an extra's traces; nothing if the folder's episodes cannot be read."""
     from orchestrator.report.figures.draw import draw_figures
     from orchestrator.report.html.page import write_page
     from orchestrator.report.read_run import read_run
     from orchestrator.report.tables.all_tables import write_tables
-    from orchestrator.tracking.traces import send_traces
 
     try:
         run_data = read_run(run.folder, data)
@@ -56,7 +56,8 @@ def _send_report(run: MlflowRun, data: Path | None) -> None:
     run.client.log_artifact(run.parent, str(write_page(run_data)))
     if run_data.samples:
         run.send_dataset(describe_dataset(run_data.sweep.name, run_data.sweep.data, run_data.samples))
-    send_traces(run, run_data, data)
+    if "track" in offers("bridge"):
+        load_function("bridge", "track")(run, run_data, data)
 
 
 def read_results(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:

@@ -1,4 +1,4 @@
-"""proactive-sweep in other frameworks: Inspect, verifiers, Gymnasium, the Hub (docs/environments.md).
+"""proactive-sweep in other frameworks: Inspect, verifiers, Gymnasium, the Hub (docs/environments.md), MLflow's traces.
 
 verifiers finds its taskset by the name of this package: ``vf-eval proactive-bridges``.
 """

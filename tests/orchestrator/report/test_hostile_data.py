@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from orchestrator.cli.main import app
 from orchestrator.report.html.page import write_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import write_tables
-from orchestrator.tracking.traces import transcripts
 from tests.orchestrator.report.html.test_page import Elements
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -78,21 +76,3 @@ def test_page_and_tables_escape_hostile_text(hostile_run):
     for path in write_tables(read_run(run)):
         text = path.read_text("utf-8")
         assert "<script" not in text and "\\input" not in text and not UNSAFE.search(text)
-
-
-def test_mlflow_transcripts_are_code_and_printable(hostile_run):
-    records = list(transcripts(read_run(hostile_run[1]), limit=500))
-
-    assert records
-    for turn in [turn for record in records for turn in record.turns]:
-        assert turn.question["content"][0]["image_url"]["url"].startswith("data:image/")
-    joined = "\n".join(
-        str(part) for record in records for part in (record.name, record.tags, record.ending, record.turns)
-    )
-    assert not UNSAFE.search(joined)
-    for text in [record.ending for record in records] + [turn.verdict for record in records for turn in record.turns]:
-        prose = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
-        assert not re.search(r"[<\[#|]", prose), "MLflow renders messages as Markdown"
-    assert any("alert(3)" in record.ending for record in records), (
-        "the texts must be shown for this test to mean anything"
-    )

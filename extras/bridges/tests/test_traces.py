@@ -9,13 +9,15 @@ import polars as pl
 import pytest
 
 from actors.engine.backend import Backend, Reply
+from actors.text.printable import UNSAFE
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
 from orchestrator.tracking.rebuild import track
-from orchestrator.tracking.traces import sample_keys, transcripts
+from proactive_bridges.traces import sample_keys, transcripts
 from tests.orchestrator.mlflow_stores import client, parent, runs
 from tests.orchestrator.report.runs import play_sweep, sweep
+from tests.orchestrator.report.test_hostile_data import hostile_run  # noqa: F401 - a fixture
 
 HOSTILE = "```\n# A heading\n<script>alert(1)</script> ![x](http://y/z.png) \x07\u202e ```` A"
 
@@ -127,3 +129,21 @@ def test_one_episode_of_every_ending_comes_before_a_second():
 
     assert [key[:2] for key in drawn] == ["Ax", "Ay", "Bx", "By"] * 4 and sorted(drawn) == sorted(kinds["key"])
     assert drawn[:8] == sample_keys(kinds, 8, 0) == sample_keys(kinds.reverse(), 8, 0) != sample_keys(kinds, 8, 1)
+
+
+def test_mlflow_transcripts_are_code_and_printable(hostile_run):  # noqa: F811
+    records = list(transcripts(read_run(hostile_run[1]), limit=500))
+
+    assert records
+    for turn in [turn for record in records for turn in record.turns]:
+        assert turn.question["content"][0]["image_url"]["url"].startswith("data:image/")
+    joined = "\n".join(
+        str(part) for record in records for part in (record.name, record.tags, record.ending, record.turns)
+    )
+    assert not UNSAFE.search(joined)
+    for text in [record.ending for record in records] + [turn.verdict for record in records for turn in record.turns]:
+        prose = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
+        assert not re.search(r"[<\[#|]", prose), "MLflow renders messages as Markdown"
+    assert any("alert(3)" in record.ending for record in records), (
+        "the texts must be shown for this test to mean anything"
+    )
