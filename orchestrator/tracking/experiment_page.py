@@ -7,18 +7,19 @@ address; an older MLflow shows its usual page.
 import base64
 import json
 import re
+import tomllib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from envs import SCENARIOS
 
 TAG = "mlflow.sharedViewState."
 """Prefix of a view's id in an experiment's tag; the value is ``{"name", "createdAt", "updatedAt", "state"}``."""
-MODELS, SWEEPS, CELLS = "proactive-sweep-models", "proactive-sweep-sweeps", "proactive-sweep-cells"
-"""Ids of the views."""
-VIEWS = ((MODELS, "models"), (SWEEPS, "sweeps side by side"), (CELLS, "cells"))
-RUNS_PER_CHART = 50
+MODELS = "proactive-sweep-models"
+"""Id of the view that links open."""
 KIND, RUNS_FIRST = "mlflow.experimentKind", "custom_model_development"
 """Tag and value with which MLflow shows runs first."""
 NOTE = "mlflow.note.content"
@@ -50,71 +51,47 @@ def describe_experiment(client: Any, experiment: str) -> None:
             client.set_experiment_tag(experiment, name, text)
 
 
+@cache
+def _tables() -> dict[str, Any]:
+    """Return what ``views.toml`` holds."""
+    return tomllib.loads(Path(__file__).with_name("views.toml").read_text("utf-8"))
+
+
 def views(conditions: Sequence[str]) -> dict[str, str]:
     """Return the value of each view's tag by its id."""
-    scenarios = [f"acc/{name}" for name in SCENARIOS]
-    under = _parallel("acc by condition", [f"acc_under/{name}" for name in conditions])
-    figures = ["asks", "right_if_asked", "acc", "ps", "loops", "errors", "cost", *scenarios]
-    measures = [f"metrics.{name}" for name in figures]
-    cell = [f"metrics.{name}" for name in ("asks", "acc", "acc_low", "acc_high", "ps", "loops", "errors", "finished")]
-    names = [f"params.{name}" for name in ("model", "scenario", "condition", "kind")]
-    bars = [_chart("BAR", name) for name in ("asks", "acc", "loops", "cost")]
-    axes = {"xAxisKey": "time-relative", "useGlobalXaxisKey": False, "scaleType": "linear", "yAxisKey": "metric"}
-    over_time = [
-        _chart("LINE", name, selectedMetricKeys=[name], **axes)
-        for name in ("episodes_per_second", "system/gpu_0_utilization_percentage", "acc")
-    ]
-    by_model = [*bars, under, _parallel("acc by scenario", scenarios)]
-    by_sweep = [_chart("BAR", "acc"), _chart("BAR", "best_acc"), *over_time, under]
-    sweep_columns = ["tags.best_model", "metrics.best_acc", *measures]
-    return {
-        MODELS: _view("Models", "model", ["params.kind", "params.sweep", *measures], by_model, "params.`kind`", "kind"),
-        SWEEPS: _view("Sweeps side by side", "sweep", sweep_columns, by_sweep),
-        CELLS: _view("Cells", "cell", [*names, *cell], bars[:3], group="model"),
-    }
+    return {view["id"]: _pack(view, conditions) for view in _tables()["view"]}
 
 
-def _view(
-    name: str,
-    level: str,
-    columns: list[str],
-    charts: list[dict[str, Any]],
-    order: str = "metrics.`acc`",
-    group: str = "",
-) -> str:
-    numbered = [
-        {**chart, "uuid": f"{level}-{number}", "metricSectionId": "charts", "deleted": False, "isGenerated": False}
-        for number, chart in enumerate(charts)
-    ]
-    names = {"charts": "ProactiveBench", "model": "Model metrics", "system": "System metrics"}
-    sections = [
-        {"uuid": key, "name": title, "display": key == "charts", "isReordered": True} for key, title in names.items()
-    ]
-    by = {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": group}]} if group else None
-    selected = ["{}.`{}`".format(*column.split(".", 1)) for column in columns]
-    state = {
-        "searchFilter": f"tags.level = '{level}'", "orderByKey": order, "orderByAsc": False,
-        "selectedColumns": selected, "columnOrder": ["attributes.`Run Name`", *selected], "compareRunCharts": numbered,
-        "compareRunSections": sections, "isAccordionReordered": True, "groupBy": by, "useGroupedValuesInCharts": False,
-        "runsHiddenMode": "SHOW_ALL", "hideEmptyCharts": True,
+def _pack(view: Mapping[str, Any], conditions: Sequence[str]) -> str:
+    """Return a view in the form in which MLflow stores it."""
+    shared, level = _tables(), view["level"]
+    charts = [shared["chart"][chart["type"]] | chart for chart in view["charts"]]
+    for number, chart in enumerate(charts):
+        lists = {key: _expand(value, conditions) for key, value in chart.items() if isinstance(value, list)}
+        chart |= {**lists, "uuid": f"{level}-{number}"}
+    columns = ["{}.`{}`".format(*name.split(".", 1)) for name in _expand(view["columns"], conditions)]
+    keys = [{"mode": "param", "groupByData": name} for name in view["group"]]
+    state = shared["state"] | {
+        "searchFilter": f"tags.level = '{level}'", "orderByKey": view["order"], "selectedColumns": columns,
+        "columnOrder": ["attributes.`Run Name`", *columns], "compareRunCharts": charts,
+        "groupBy": {"aggregateFunction": "average", "groupByKeys": keys} if keys else None,
     }  # fmt: skip
     packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
-    return json.dumps({"name": name, "createdAt": 0, "updatedAt": 0, "state": f"deflate;{packed}"})
+    return json.dumps({"name": view["name"], "createdAt": 0, "updatedAt": 0, "state": f"deflate;{packed}"})
 
 
-def _chart(kind: str, metric: str, **keys: Any) -> dict[str, Any]:
-    return {"type": kind, "metricKey": metric, "runsCountToCompare": RUNS_PER_CHART, **keys}
-
-
-def _parallel(name: str, metrics: list[str]) -> dict[str, Any]:
-    shown = {"displayName": name, "selectedParams": [], "selectedMetrics": metrics, "showAllRuns": False}
-    return {"type": "PARALLEL", "runsCountToCompare": RUNS_PER_CHART, **shown}
+def _expand(names: Sequence[str], conditions: Sequence[str]) -> list[str]:
+    """Return the names with one per scenario for ``{scenario}``, and one per condition for ``{condition}``."""
+    ends = {"scenario}": SCENARIOS, "condition}": conditions}
+    parts = [name.partition("{") for name in names]
+    return [start + end for start, _, kind in parts for end in ends.get(kind, ("",))]
 
 
 def _note_lines(newest_first: Sequence[Any], experiment: str) -> Iterator[str]:
     """Yield links to the views with the newest answer, then a line per sweep, newest first."""
     answers = [_escape(run.data.tags.get(ANSWER, "")) or "no episodes yet" for run in newest_first]
-    yield ", ".join(f"[{name}]({link('', experiment, view)[1:]})" for view, name in VIEWS) + f": {answers[0]}"
+    links = [f"[{view['link']}]({link('', experiment, view['id'])[1:]})" for view in _tables()["view"]]
+    yield f"{', '.join(links)}: {answers[0]}"
     yield f"\n{EXPLANATION}\n"
     for run, answer in zip(newest_first, answers, strict=True):
         name = f"[{_escape(run.info.run_name)}](#/experiments/{experiment}/runs/{run.info.run_id})"

@@ -20,7 +20,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from actors.engine.baselines import Baseline
-from orchestrator.tracking.experiment_page import CELLS, KIND, MODELS, NOTE, RUNS_FIRST, SWEEPS, views
+from orchestrator.tracking.experiment_page import KIND, NOTE, RUNS_FIRST, views
 from tests.orchestrator.mlflow_stores import client, closed_address, parent, row, runs, send, wait_until
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -62,12 +62,12 @@ def read_view(tag: str) -> tuple[str, dict[str, Any]]:
     return view["name"], json.loads(zlib.decompress(base64.b64decode(view["state"].removeprefix("deflate;"))))
 
 
-@pytest.mark.parametrize("view", [MODELS, SWEEPS, CELLS])
+@pytest.mark.parametrize("view", ["models", "sweeps", "cells"])
 def test_mlflows_page_knows_every_key_of_a_view(view):
     """The page ignores a key that it does not know, without a message."""
     scripts = Path(pytest.importorskip("mlflow").__file__).parent / "server/js/build/static/js"
     text = "".join(script for path in scripts.glob("*.js") if "compareRunCharts" in (script := path.read_text()))
-    _, state = read_view(views(["hint"])[view])
+    _, state = read_view(views(["hint"])[f"proactive-sweep-{view}"])
 
     charts = [key for chart in state["compareRunCharts"] for key in (*chart, chart["type"])]
     assert [key for key in (*state, *charts) if not re.search(rf"\b{key}\b", text)] == []
