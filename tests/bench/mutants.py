@@ -1,9 +1,10 @@
-"""Mutation run: change one operator, constant or branch of a room at a time, and see whether the room's fast tests notice.
+"""Mutation run: change one operator, constant or branch of a room at a time, and see whether the room's tests notice.
 
     python -m tests.bench.mutants [--sample 20] [--seed 0] [FOLDER ...]        (`make mutants`)
 
-Works in a copy of the tree. pytest-testmon notes once which test runs which function, and then runs only those that a change
-can reach. The sample is drawn by (seed, room). A report, not a verdict: a survivor may be a change that changes nothing.
+Works in a copy of the tree. pytest-testmon notes once which fast test runs which function, and then runs only those that a
+change can reach. What they miss, the room's slow tests see, all of them, because testmon does not look into child processes.
+The sample is drawn by (seed, room). A report, not a verdict: a survivor may be a change that changes nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from copy import copy
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from subprocess import DEVNULL
 from typing import Any
 
-from tests.test_rooms import MODULES, ROOT, room
+from tests.test_rooms import MODULES, ORDER, ROOT, imported_names, room
 
-TIMEOUT_S = 120
-"""Seconds of one mutant's tests; a change that makes them hang counts as noticed."""
+LONGEST_S = 300
+"""Seconds that fast tests of a room, or its slow ones, may take; a row names those that take longer without any change."""
+NO_TESTS = 5  # pytest's exit code where no test is left to run
+NOT_COPIED = (".git", ".venv*", "__pycache__", "build", "outputs", "shared")
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -35,23 +37,16 @@ SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 }  # fmt: skip
 """Operator -> the one in its place."""
 SKIPPED_FIELDS = ("annotation", "returns", "decorator_list", "format_spec")
-SKIPPED_NODES = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom)
-"""What only checks, or only people read: messages of exceptions, and (below) docstrings."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of a file below the root."""
+    """A file below the root, with one change of a line (``before -> after``) and with its source after it."""
 
     path: Path
     line: int
     change: str
-    """``before -> after``, as source."""
     source: str
-    """The file with the change made."""
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.change}"
 
 
 def list_mutants(path: Path) -> Iterator[Mutant]:
@@ -72,19 +67,29 @@ def _places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]
     """Yield parent, field, index in that field and node of every node below this one."""
     for field, value in ast.iter_fields(node):
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            docstring = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
-            skipped = docstring or field in SKIPPED_FIELDS or isinstance(child, SKIPPED_NODES)
-            if isinstance(child, ast.AST) and not skipped:
+            if isinstance(child, ast.AST) and field not in SKIPPED_FIELDS and not _is_skipped(child):
                 yield node, field, index, child
                 yield from _places(child)
+
+
+def _is_skipped(node: ast.AST) -> bool:
+    """Return True for what only checks, or only people read: messages, logs, help, docstrings and text with a space."""
+    match node:
+        case ast.Raise() | ast.Assert() | ast.Import() | ast.ImportFrom() | ast.keyword(arg="help"):
+            return True
+        case ast.Expr(value=ast.Constant() | ast.Call(func=ast.Attribute(value=ast.Name(id="log")))):
+            return True
+        case ast.Constant(value=str(text)):
+            return " " in text
+    return False
 
 
 def _replacements(node: ast.AST, field: str) -> Iterator[ast.AST]:
     match node:
         case ast.Compare(ops=[op]):
-            yield _copy_with(node, ops=[SWAPPED[type(op)]()])
+            yield type(node)(**{**vars(node), "ops": [SWAPPED[type(op)]()]})
         case ast.BoolOp() | ast.BinOp() | ast.AugAssign() if type(node.op) in SWAPPED:
-            yield _copy_with(node, op=SWAPPED[type(node.op)]())
+            yield type(node)(**{**vars(node), "op": SWAPPED[type(node.op)]()})
         case ast.UnaryOp():
             yield node.operand
         case ast.Constant(value=bool()):
@@ -101,54 +106,51 @@ def _replacements(node: ast.AST, field: str) -> Iterator[ast.AST]:
             yield ast.UnaryOp(ast.Not(), node)
 
 
-def _copy_with(node: ast.AST, **fields: object) -> ast.AST:
-    copied = copy(node)
-    for name, value in fields.items():
-        setattr(copied, name, value)
-    return copied
+def list_tests(folder: str, modules: Mapping[str, Path]) -> list[str]:
+    """Return the folder of a room's tests; for a room that is one file or has none, also the tests of rooms that import it."""
+    users = {room(name) for name, path in MODULES.items() if imported_names(path) & modules.keys()}
+    names = [Path("tests", *name.split(".")) for name in (folder.replace("/", "."), *sorted(users))]
+    tests = [str(path) for name in names for path in (name, name.with_name(f"test_{name.name}.py"))]
+    existing = [path for path in tests if path != "tests" and (ROOT / path).exists()]
+    return existing[:1] if len(modules) > 1 and (ROOT / "tests" / folder).is_dir() else existing
 
 
-@contextmanager
-def copy_tree() -> Iterator[Path]:
-    """Yield a copy of the files that git lists."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        for name in (name for name in listed.splitlines() if (ROOT / name).is_file()):
-            Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, Path(folder, name))
-        yield Path(folder)
+def run_tests(tree: Path, *options: str) -> int:
+    """Run tests of a copy until one fails; return pytest's exit code, or 124 after the limit."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [tree, *tree.glob("extras/*")]))}
+    command = ["timeout", "--signal=INT", "--kill-after=30", f"{LONGEST_S}", sys.executable, "-m", "pytest"]
+    command += ["-qx", "-p", "no:cacheprovider", *options]
+    return subprocess.run(command, cwd=tree, env=environment, stdout=DEVNULL, stderr=DEVNULL).returncode
 
 
-def run_tests(tree: Path, tests: str, *options: str) -> bool:
-    """Run fast tests of a copy; return whether all pass."""
-    command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", "--testmon", *options]
-    command += ["-m", "not slow and not long", tests]
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
-    try:
-        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        return False
-    # 5: no test can see the change
-    return done.returncode in (0, 5)
+def survives(tree: Path, mutant: Mutant, *options: str) -> bool:
+    """Return True if the tests of a copy pass with the change; those that hang have noticed it."""
+    (tree / mutant.path).write_text(mutant.source, encoding="utf-8")
+    code = run_tests(tree, *options)
+    shutil.copy(ROOT / mutant.path, tree / mutant.path)
+    return code in (0, NO_TESTS)
 
 
 def run_room(folder: str, sample: int, seed: int) -> str:
     """Change a sample of a room's code, print what no test noticed, and return the room's row of the table."""
-    paths = sorted(path.relative_to(ROOT) for path in MODULES.values() if path.is_relative_to(ROOT / folder))
-    mutants = [mutant for path in paths for mutant in list_mutants(path)]
+    modules = {name: path for name, path in MODULES.items() if path.with_suffix("").is_relative_to(ROOT / folder)}
+    mutants = [mutant for path in sorted(modules.values()) for mutant in list_mutants(path.relative_to(ROOT))]
     chosen = Random(f"{seed}/{folder}").sample(mutants, min(sample, len(mutants)))
-    survivors, tests = list[Mutant](), f"tests/{folder}"
-    with copy_tree() as tree:
-        if not run_tests(tree, tests):
-            return f"| {folder} | its tests fail without any change | | |"
-        for mutant in chosen:
-            (tree / mutant.path).write_text(mutant.source, encoding="utf-8")
-            if run_tests(tree, tests, "--testmon-nocollect"):
-                survivors.append(mutant)
-            shutil.copy(ROOT / mutant.path, tree / mutant.path)
-    print(*survivors, sep="\n", file=sys.stderr, flush=True)
+    tests, survivors, note = list_tests(folder, modules), chosen, ""
+    with tempfile.TemporaryDirectory(prefix="mutants-") as copied:
+        tree = Path(shutil.copytree(ROOT, copied, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True))
+        for marker, *testmon in (("not slow and not long", "--testmon"), ("slow and not long",)):
+            options = [*tests, "-m", marker, *testmon]
+            code = run_tests(tree, *options) if survivors else NO_TESTS
+            if code == 0:
+                options += [f"{option}-nocollect" for option in testmon]
+                survivors = [mutant for mutant in survivors if survives(tree, mutant, *options)]
+            elif code != NO_TESTS:
+                note += f"without its tests '{marker}', which fail without any change (pytest ends with {code}) "
+    for mutant in survivors:
+        print(f"{mutant.path}:{mutant.line}: {mutant.change}", file=sys.stderr, flush=True)
     caught = len(chosen) - len(survivors)
-    return f"| {folder} | {len(chosen)} | {caught} | {100 * caught / max(1, len(chosen)):.0f} |"
+    return f"| {folder} | {len(chosen)} | {caught} | {100 * caught / max(1, len(chosen)):.0f} | {note}|"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -158,10 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sample", type=int, default=20, help="mutants of a room")
     parser.add_argument("--seed", type=int, default=0, help="draws the sample")
     options = parser.parse_args(arguments)
-    rooms = {name.replace(".", "/") for name in map(room, MODULES) if name}
-    rooms = {name for name in rooms if (ROOT / "tests" / name).is_dir()}
-    print("| room | mutants | caught | percent |\n| --- | ---: | ---: | ---: |", flush=True)
-    for folder in options.folders or sorted(rooms):
+    print("| room | mutants | caught | percent | note |\n| --- | ---: | ---: | ---: | --- |", flush=True)
+    for folder in options.folders or [name.replace(".", "/") for name in ORDER]:
         print(run_room(folder.rstrip("/"), options.sample, options.seed), flush=True)
 
 
