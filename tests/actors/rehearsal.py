@@ -124,10 +124,11 @@ async def ask_together(name: str, folder: Path, data: Path) -> dict[str, Any]:
         together = [reply.text for reply in await asyncio.gather(*map(backend.reply, requests))]
         alone = [(await backend.reply(request)).text for request in requests]
         jobs = [Job(request, await backend.pictures.load(request.messages)) for request in requests]
-        tensors, processor = backend.model.inputs(jobs), backend.model.processor.image_processor
+        model, processor = backend.model, backend.model.processor.image_processor
+        tensors = model.on_device(model.inputs(jobs))
         kept = isinstance(processor.preprocess, PictureCache) and bool(processor.preprocess.kept)
         processor.preprocess = getattr(processor.preprocess, "preprocess", processor.preprocess)
-        equal = are_equal(dict(tensors), dict(backend.model.inputs(jobs)))
+        equal = are_equal(tensors, model.on_device(model.inputs(jobs)))
     finally:
         await backend.close()
     return {"together": together, "alone": alone, "kept": kept, "equal": equal}

@@ -30,8 +30,8 @@ from tests.oracle import oracle_path, oracle_python
 ROOT = Path(__file__).parents[2]
 PARTS = ("front", "engine")
 FRONT_ENDS = {
-    "new": "vllm, new pictures", "again": "vllm, pictures shown before",
-    "kept": "transformers, in the plan's order", "not kept": "transformers, every picture processed again",
+    "new": "vllm, new pictures", "order": "vllm, in the plan's order",
+    "not kept": "transformers, every picture processed again", "kept": "transformers, in the plan's order",
 }  # fmt: skip
 """Measure of ``front_end`` -> its name in the table."""
 """Processes of a worker: the one that renders and plays, and those of its engine."""

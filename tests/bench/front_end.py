@@ -1,9 +1,9 @@
 """Requests a second that a worker's front end sustains, on vLLM for an engine that answers at once and on transformers.
 
 ``python -m tests.bench.front_end ARCHITECTURE FOLDER PICTURES`` prints one JSON line. A tiny random checkpoint has the published
-processor's tiles; each request has one picture, new or shown before, and the words of a first turn. On vLLM all that happens
-between a request and the engine's process is done but the socket; on transformers, all before the network, in batches and in
-the order of a plan, which shows a picture under one condition after the other.
+processor's tiles; each request has one picture and the words of a first turn: a new picture each time, or in the order of a
+plan, which shows a picture under one condition after the other. On vLLM all that happens between a request and the engine's
+process is done but the socket; on transformers, all before the network.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ from tests.actors.architectures import published_sizes, write
 from tests.benchmark import copy_benchmark
 
 SIZES = ((640, 480), (1280, 960))
-AT_ONCE, ROWS = 64, 32
-"""Requests in flight on vLLM, and rows of a batch on transformers."""
-CONDITIONS_A_PICTURE = 5
+AT_ONCE, ROWS, CONDITIONS_A_PICTURE = 64, 32, 5
+"""Requests in flight on vLLM, rows of a batch on transformers, and requests in a row with one picture in the order of a plan."""
 
 
 class Null:
@@ -107,7 +106,7 @@ async def main(architecture: str, folder: Path, pictures: int) -> None:
     with published_sizes(architecture):
         source = write(architecture, folder / architecture)
     model = ModelSpec(name=architecture, source=str(source), backend="vllm", gpus=0, options={"max_model_len": 16384})
-    plain = ModelAndProcessor(model.model_copy(update={"backend": "transformers", "options": {}}))
+    plain = ModelAndProcessor(model.model_copy(update={"backend": "transformers", "options": {}, "dtype": "bfloat16"}))
     processor: Any = plain.processor.image_processor
     keeping = processor.preprocess
     copy_benchmark(folder / "demo", per_scenario=1)
@@ -120,12 +119,12 @@ async def main(architecture: str, folder: Path, pictures: int) -> None:
         backend.engine.generate, backend.engine.is_sleeping = null.generate, null.is_sleeping
         await measure_replies(backend, [first_turn(sample, photos.pop())])
         new = await measure_replies(backend, [first_turn(sample, image) for image in photos])
-        again = await measure_replies(backend, [first_turn(sample, image, "Look again. ") for image in photos])
-        name = "x".join(map(str, size))
-        measures[name] = {"new": new, "again": again}
-        await backend.close()
+        backend.engine.renderer.clear_mm_cache()
         in_order = [first_turn(sample, image, f"{n}. ") for image in photos for n in range(CONDITIONS_A_PICTURE)]
-        await measure_batches(plain, folder, in_order[:1])
+        name = "x".join(map(str, size))
+        measures[name] = {"new": new, "order": await measure_replies(backend, in_order)}
+        await backend.close()
+        await measure_batches(plain, folder, in_order[:ROWS])
         for kind, processor.preprocess in (("kept", keeping), ("not kept", keeping.preprocess)):
             measures[name][kind] = await measure_batches(plain, folder, in_order)
     print(json.dumps(measures))

@@ -193,7 +193,6 @@ class ModelAndProcessor:
         self.model = model
         source = {"revision": model.revision or None, "trust_remote_code": model.trust_remote_code}
         self.processor = AutoProcessor.from_pretrained(model.source, **source, **model.processor)
-        keep_processed_pictures(getattr(self.processor, "image_processor", None))
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         self.tokenizer.padding_side = "left"
         self.decoder = deepcopy(self.tokenizer)  # a tokenizer must not decode while it encodes in another thread
@@ -201,6 +200,7 @@ class ModelAndProcessor:
         if 0 < model.gpus < 1 and self.device == "cuda":
             torch.cuda.set_per_process_memory_fraction(model.gpus)
         self.network: Any = load_network(model, self.device, source)
+        keep_processed_pictures(getattr(self.processor, "image_processor", None), self.network.dtype)
         self.stops = all_end_tokens(self.network, self.tokenizer)
         self.checkpoint_decoding = self.network.generation_config.to_diff_dict()
         """The checkpoint's generation configuration, before it is replaced."""

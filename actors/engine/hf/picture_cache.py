@@ -1,8 +1,8 @@
 """Keeps what an image processor made of each picture, which the next conditions of a sample show again.
 
 A picture is processed alone, once, and the parts are joined as the processor itself joins a batch: below one another, each
-padded with zeros to the largest. Where that does not give the processor's own tensors, to the bit, for three test pictures,
-nothing is kept. Certificates compare what a model receives in any case.
+padded with zeros to the largest, with floats in the network's type, to which every call converts them. Where that does not
+give the processor's own tensors, to the bit, for three test pictures, nothing is kept.
 """
 
 from collections import OrderedDict
@@ -21,17 +21,17 @@ TEST_SIZES = ((96, 64), (640, 480), (480, 640))
 """Width and height of the test pictures."""
 
 
-def keep_processed_pictures(image_processor: Any) -> None:
+def keep_processed_pictures(image_processor: Any, dtype: torch.dtype) -> None:
     """Put a cache before a processor's method ``preprocess``; a processor of another kind stays as it is."""
     if isinstance(image_processor, BaseImageProcessor):
-        image_processor.preprocess = PictureCache(image_processor.preprocess)
+        image_processor.preprocess = PictureCache(image_processor.preprocess, dtype)
 
 
 class PictureCache:
     """The method ``preprocess`` of an image processor, with a memory; call it from one thread at a time."""
 
-    def __init__(self, preprocess: Callable[..., Any]) -> None:
-        self.preprocess = preprocess
+    def __init__(self, preprocess: Callable[..., Any], dtype: torch.dtype) -> None:
+        self.preprocess, self.dtype = preprocess, dtype
         self.kept: OrderedDict[bytes, Mapping[str, Any]] = OrderedDict()
         """Hash of the pixels -> what the processor made of the picture; the last used one is last."""
         self._layout: tuple[bool, dict[str, Any]] | None = None
@@ -51,7 +51,7 @@ class PictureCache:
         first, second, third = (Image.radial_gradient("L").resize(size).convert("RGB") for size in TEST_SIZES)
         images = [[first, second], [third, first]] if in_rows else [first, second, third]
         try:
-            return are_equal(self._join(images, in_rows, options), self.preprocess(images, **options))
+            return are_equal(self._join(images, in_rows, options), self._compact(self.preprocess(images, **options)))
         except Exception:  # of a form that is not known here; a real fault comes again without the cache
             return False
         finally:
@@ -67,13 +67,17 @@ class PictureCache:
     def _process(self, image: Image.Image, batch: Sequence[Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
         key = blake2b(image.tobytes() + repr((image.mode, image.size)).encode()).digest()
         if key not in self.kept:
-            made = self.preprocess(batch, **options)
-            self.kept[key] = {name: _contiguous(value) for name, value in made.items()}
-            excess = sum(map(_memory, self.kept.values())) - MAX_BYTES
-            while excess > 0 and len(self.kept) > 1:
-                excess -= _memory(self.kept.popitem(last=False)[1])
+            self.kept[key] = self._compact(self.preprocess(batch, **options))
+            while sum(map(_memory, self.kept.values())) > MAX_BYTES and len(self.kept) > 1:
+                self.kept.popitem(last=False)
         self.kept.move_to_end(key)
         return self.kept[key]
+
+    def _compact(self, features: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the tensors in the network's type and in one piece each, which makes joining them three times as fast."""
+        tensors = {name: value for name, value in features.items() if isinstance(value, torch.Tensor)}
+        floats = {name: value.to(self.dtype) for name, value in tensors.items() if value.is_floating_point()}
+        return {**features, **{name: value.contiguous() for name, value in (tensors | floats).items()}}
 
 
 def _in_one_row(parts: Sequence[Mapping[str, Any]], key: str) -> Any:
@@ -99,10 +103,6 @@ def are_equal(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, Mapping | BatchFeature):
         return ours.keys() == theirs.keys() and all(are_equal(ours[key], theirs[key]) for key in ours)
     return bool(ours == theirs)
-
-
-def _contiguous(value: Any) -> Any:
-    return value.contiguous() if isinstance(value, torch.Tensor) else value  # joined in two thirds of the time
 
 
 def _memory(features: Mapping[str, Any]) -> int:
