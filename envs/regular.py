@@ -37,3 +37,12 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
+
+
+def parse_fields(content: bytes) -> dict[str, Any] | None:
+    """Return a JSON object; None for any other content."""
+    try:
+        fields = parse_json(content)
+    except ValueError:
+        return None
+    return fields if isinstance(fields, dict) else None

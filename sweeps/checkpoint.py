@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from envs import regular
-from envs.regular import parse_json
+from envs.regular import parse_fields
 from sweeps.model import FACTS, Limit, ModelSpec
 
 MAX_FILE_BYTES = 1 << 24
@@ -80,7 +80,7 @@ class Checkpoint:
 
         ``is_complete`` is False if an engine downloads what is missing.
         """
-        if damaged := [name for name in SETTINGS if self._has(name) and parse_config(self._read(name)) is None]:
+        if damaged := [name for name in SETTINGS if self._has(name) and parse_fields(self._read(name)) is None]:
             return f"{self.folder}/{damaged[0]} is no readable JSON object"
         has_tokenizer = self._has(*TOKENIZER_FILES) or "auto_map" in self._table("tokenizer_config.json")
         return "" if has_tokenizer or not is_complete else f"{self.folder} has no tokenizer.json or other vocabulary"
@@ -125,7 +125,7 @@ class Checkpoint:
             return b""
 
     def _table(self, name: str) -> Config:
-        return parse_config(self._read(name)) or {}
+        return parse_fields(self._read(name)) or {}
 
 
 def with_limits(model: ModelSpec) -> ModelSpec:
@@ -162,7 +162,7 @@ def _read_checkpoint(model: ModelSpec) -> Checkpoint | None:
     if (folder := _find_folder(model)) is None:
         return None
     path = folder / "config.json"
-    if (config := parse_config(regular.read_bytes(path, MAX_FILE_BYTES))) is None:
+    if (config := parse_fields(regular.read_bytes(path, MAX_FILE_BYTES))) is None:
         raise OSError(errno.EINVAL, "it holds no JSON object", str(path))
     sizes = ((path.name, path.stat().st_size) for path in folder.iterdir() if path.suffix in WEIGHTS and path.exists())
     return Checkpoint(config, folder, sum_weights(sizes))
@@ -214,15 +214,6 @@ def cached_repository(model: ModelSpec) -> Path:
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     cache = model.options.get("download_dir") or os.environ.get("HF_HUB_CACHE") or Path(home, "hub")
     return Path(str(cache)).expanduser() / f"models--{model.source.replace('/', '--')}"
-
-
-def parse_config(content: bytes) -> dict[str, Any] | None:
-    """Return a JSON object; None for any other content."""
-    try:
-        config = parse_json(content)
-    except ValueError:
-        return None
-    return config if isinstance(config, dict) else None
 
 
 def _texts(value: Any) -> list[str]:

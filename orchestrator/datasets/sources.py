@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from actors.text.proxies import describe_proxy
+from envs.regular import parse_fields
 from envs.samples import BadData
-from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, parse_config, sum_weights
+from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, sum_weights
 
 HUB = re.compile(r"hf://(?:datasets/)?([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.*))?")
 ARRIVING = ".arriving"
@@ -62,7 +63,7 @@ def read_hub(source: str, revision: str = "") -> Checkpoint:
     terms = next((tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")), "not stated")
     gate = "; gated: request access on its page" if getattr(info, "gated", False) else ""
     return Checkpoint(
-        parse_config(config) or {}, None, sum_weights(sizes.items()), info.sha or "", f"ok: {terms}{gate}"
+        parse_fields(config) or {}, None, sum_weights(sizes.items()), info.sha or "", f"ok: {terms}{gate}"
     )
 
 

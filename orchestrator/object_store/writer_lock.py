@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from envs.errors import RunFolderError
-from envs.regular import parse_json
+from envs.regular import parse_fields
 from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.storage.lock import describe_holder, describe_process, names_process, refusal
 
@@ -119,11 +119,8 @@ def _numbers(bucket: Bucket) -> list[int]:
 def read_newest(bucket: Bucket) -> tuple[int, dict[str, Any]]:
     """Return number and fields of the newest lock; 0 without one, and no fields if it is unreadable."""
     number = max(_numbers(bucket), default=0)
-    try:
-        fields = parse_json(bucket.read(_name(number)) or b"{}") if number else {}
-    except ValueError:
-        fields = {}
-    return number, fields if isinstance(fields, dict) else {}
+    content = bucket.read(_name(number)) if number else None
+    return number, parse_fields(content or b"") or {}
 
 
 def read_holder(bucket: Bucket) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from envs import regular
 from envs.errors import RunFolderError
-from envs.regular import parse_json
+from envs.regular import parse_fields
 from orchestrator.storage import safe_write
 
 NAME = "lock"
@@ -83,11 +83,8 @@ def describe_process() -> dict[str, Any]:
 
 def parse_holder(content: bytes) -> dict[str, Any]:
     """Return the fields of a lock; empty if they do not name a holder, or not yet."""
-    try:
-        fields = parse_json(content)
-    except ValueError:
-        return {}
-    return fields if isinstance(fields, dict) and names_process(fields) else {}
+    fields = parse_fields(content) or {}
+    return fields if names_process(fields) else {}
 
 
 def names_process(fields: Mapping[str, Any]) -> bool:

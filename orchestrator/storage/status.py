@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
-from envs.regular import parse_json
+from envs.regular import parse_fields
 from envs.types import ERRORS, Ending
 from orchestrator.storage import checksums, lock, run_folder, safe_write, software
 from orchestrator.storage.control_log import ControlState, read_control_state
@@ -149,11 +149,9 @@ def mark_cells(
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        content = parse_json(checksums.read_verified(path))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
+    with suppress(OSError):
+        return parse_fields(checksums.read_verified(path))
+    return None
 
 
 # -- faults -------------------------------------------------------------------------------------------------------------

@@ -168,9 +168,7 @@ def _key(folder: Path, uri: str) -> str:
 
 def _links(folder: Path) -> dict[str, dict[str, Any]]:
     """Return address -> facts; empty if the file is missing or damaged."""
-    try:
-        links = json.loads(regular.read_bytes(folder / LINKS, MAX_LINKS_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    entries = links.items() if isinstance(links, dict) else ()
-    return {key: entry for key, entry in entries if isinstance(entry, dict)}
+    links = dict[str, Any]()
+    with suppress(OSError):
+        links = regular.parse_fields(regular.read_bytes(folder / LINKS, MAX_LINKS_BYTES)) or {}
+    return {key: entry for key, entry in links.items() if isinstance(entry, dict)}
