@@ -8,9 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from envs.regular import parse_json
-from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, OBSERVED_FILE, read_observed
-from orchestrator.storage import checksums, reused, run_folder
+from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, read_observed
+from orchestrator.storage import reused, run_folder
 from orchestrator.storage.episode_store import episodes, filter_planned
 from sweeps.spec import Sweep
 
@@ -36,13 +35,9 @@ def add_resources(rows: pl.DataFrame, folder: Path, sweep: Sweep) -> pl.DataFram
 
 def _gpu_hours(folder: Path, sweep: Sweep) -> dict[str, float]:
     """Return the GPU-hours of each model: the hours in which its replicas played, times their GPUs, over all attempts."""
-    try:
-        kind = str(parse_json(checksums.read_verified(folder / OBSERVED_FILE))["gpu"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
     gpus, hours = {model.name: model.gpus for model in sweep.models}, dict[str, float]()
     for work in (EPISODES, ANSWERS):
-        for name, throughput in read_observed([folder], kind, work).items():
+        for name, throughput in read_observed([folder], "", work).items():
             if gpus.get(name):
                 hours[name] = hours.get(name, 0.0) + throughput.busy / 3600 * gpus[name]
     return hours

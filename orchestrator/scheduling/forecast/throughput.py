@@ -148,14 +148,14 @@ def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, O
 
 
 def read_observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, ObservedRate]:
-    """Return model or judge -> sum of the measurements of these folders on this kind of GPU; skip unreadable files."""
+    """Return model or judge -> sum of what these folders measured on this kind of GPU (empty: any); skip unreadable files."""
     totals: dict[str, ObservedRate] = {}
     for folder in folders:
         try:
             content = _ObservedFile.model_validate_json(checksums.read_verified(folder / OBSERVED_FILE))
         except (OSError, ValueError):
             continue
-        measured: dict[str, ObservedRate] = getattr(content, kind) if content.gpu == gpu_type.lower() else {}
+        measured: dict[str, ObservedRate] = getattr(content, kind) if gpu_type.lower() in ("", content.gpu) else {}
         for name, observed in measured.items():
             totals[name] = totals.get(name, ObservedRate()) + observed
     return totals
