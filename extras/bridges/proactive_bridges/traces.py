@@ -25,6 +25,7 @@ from orchestrator.report.scores.metrics import BITS
 from orchestrator.storage.progress_log import playing_times
 from orchestrator.tracking.client import all_pages
 from orchestrator.tracking.mlflow_run import MARK, MlflowRun
+from proactive_bridges.inspect_log import token_usage
 
 KEY = "proactive_sweep.episode"
 """Tag of a trace: the episode's key."""
@@ -84,9 +85,7 @@ def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
         transcript.name, span_type="AGENT", inputs={"messages": spoken},
         experiment_id=run.experiment, run_id=run.parent, start_time_ns=began, tags=tags,
     )  # fmt: skip
-    read, written = row["prompt_tokens"] or 0, row["reply_tokens"] or 0
-    tokens = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
-    trace.set_attribute("mlflow.chat.tokenUsage", tokens)
+    trace.set_attribute("mlflow.chat.tokenUsage", token_usage(row["prompt_tokens"] or 0, row["reply_tokens"] or 0))
     for number, turn in enumerate(transcript.turns):
         start, end = began + number * step, began + (number + 1) * step
         span = run.client.start_span(
