@@ -20,8 +20,8 @@ from actors.playing.prompts import apply_condition, open_view, resize_image
 from envs import SCENARIOS
 from envs.openended import Bits, accepted_answers, read_verdict, strict_verdict
 from envs.types import ERRORS, Action, Ending, Mode, Sample, View
+from orchestrator.audit.answers import Replayed, replay
 from orchestrator.audit.package import open_package
-from orchestrator.audit.replay import Replayed, replay
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.named_by_user import plan_from_folder

@@ -1,13 +1,16 @@
 """``audit``: replay stored replies, or transcripts made elsewhere, through the package's rules and ours."""
 
+import io
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from envs import regular
 from envs.errors import UserError
-from envs.installed import install_line, load_function, offers
+from orchestrator.audit.answers import ReplayError, score_lines
 from orchestrator.cli.options import A_RUN, AsJson, MovedData, readable_folder
 from orchestrator.cli.printing import print_json, print_lines, reading
 
@@ -26,13 +29,10 @@ def audit(
 ) -> None:
     """Replay all stored replies and verdicts through the package proactivebench and ours; exit code 1 if any differs.
 
-    With --answers and the extra bridges, score transcripts made elsewhere: JSON lines in and out, no pictures or models.
+    With --answers, score transcripts made elsewhere: JSON lines in, JSON lines out, without pictures or models.
     """
     if answers is not None and data is not None and not output:
-        if "audit" not in offers("bridge"):
-            missing = "--answers comes with the extra bridges, which is not installed"
-            raise UserError(f"{missing}: {install_line('bridges')}")
-        load_function("bridge", "audit")(answers, data)
+        _score_answers(answers, data)
         return
     if answers is not None or not output:
         raise UserError("name a run folder, or score transcripts by: audit --answers FILE.jsonl --data DIR")
@@ -46,3 +46,12 @@ def audit(
         else:
             print_lines(outcome.lines())
     raise typer.Exit(0 if outcome.clean else 1)
+
+
+def _score_answers(file: Path, data: Path) -> None:
+    try:
+        with io.TextIOWrapper(regular.open_file(file), encoding="utf-8", newline="\n") as lines:
+            for line in score_lines(data, lines, str(file)):
+                print(json.dumps(line))
+    except UnicodeDecodeError as problem:
+        raise ReplayError(f"{file} is not UTF-8 text: {problem}") from None

@@ -12,6 +12,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from envs import SCENARIOS
+from envs.samples import load_samples
 from orchestrator.cli import run
 from orchestrator.cli.main import app
 from orchestrator.cli.models import parse_address
@@ -264,3 +266,39 @@ def test_tables_and_json_are_safe_to_print(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(printed) == {"a": None, "b": [None, 1.5, "\x1b[2J\u009b"], "3": ["ü"], "c": "\ud83d"}
     assert printed.isascii() and "\x1b" not in printed
     assert [column.justify for column in table.columns] == ["left", "right", "right"]
+
+
+# -- audit of transcripts ----------------------------------------------------------------------------------------------
+def test_transcripts_are_scored_as_json_lines(demo_data: Path, tmp_path: Path) -> None:
+    sample = load_samples(demo_data, "ROD")[0]
+    ask = next(option for option in sample.options if "left" in option)
+    answers: list[dict[str, Any]] = [
+        {"answers": [ask, sample.answer, "A"]}, {"reference": True, "hint": True, "answers": ["X"]}, {"answers": [ask]},
+        {"answers": ["\ud800 Baum"]},
+    ]  # fmt: skip
+    path = tmp_path / "answers.jsonl"
+    path.write_text("\n\n".join(json.dumps({"scenario": "ROD", "id": sample.id, **line}) for line in answers))
+    lines = call("audit", "--data", demo_data, "--answers", path).output.splitlines()
+    first, second, unfinished, odd = map(json.loads, lines)
+
+    assert (first["num_turns"], first["correct"], first["unused_answers"], first["max_steps"]) == (2, True, 1, False)
+    assert first["turns"][0]["options"] == [*sample.options, *sample.categories]
+    assert second["turns"][0]["prompt"].endswith(SCENARIOS["ROD"].hint)
+    assert (unfinished["ending"], unfinished["correct"]) == (None, None)
+    assert odd["turns"][0]["answer"] == "\ud800 Baum"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "line 1 is not JSON"),
+        ('{"scenario": "XX", "id": 1, "answers": []}', "scenario"),
+        ('{"scenario": "QD", "id": 99999, "answers": []}', "no sample with id 99999"),
+        ('{"scenario": "QD", "id": 1, "answers": [], "hnit": true}', "line 1: hnit"),
+    ],
+)
+def test_a_bad_line_of_a_transcript_is_one_sentence(line: str, words: str, demo_data: Path, tmp_path: Path) -> None:
+    (path := tmp_path / "bad.jsonl").write_text(line)
+    outcome = call("audit", "--data", demo_data, "--answers", path)
+
+    assert outcome.exit_code == 2 and words in outcome.stderr and outcome.stderr.count("\n") == 1

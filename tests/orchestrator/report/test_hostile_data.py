@@ -48,11 +48,17 @@ def run_command(*args: object) -> str:
     return done.output
 
 
-def test_hostile_data_are_played_and_never_printed_raw(hostile_run):
+def test_hostile_data_are_played_and_never_printed_raw(hostile_run, tmp_path):
     data_folder, run = hostile_run
     assert read_run(run).episodes.filter(model="oracle")["correct"].all()
     output = run_command("report", run, "--brief") + run_command("compare", run) + run_command("status", run)
     output += run_command("models", "try", "--prompt", "QD/0/hint", "--data", data_folder)
+    lines = [json.loads(line) for line in (data_folder / "QuickDraw_preprocessed.jsonl").read_text().splitlines()]
+    file = tmp_path / "answers.jsonl"
+    file.write_text(
+        "".join(json.dumps({"scenario": "QD", "id": line["id"], "answers": ["A"]}) + "\n" for line in lines)
+    )
+    output += run_command("audit", "--answers", file, "--data", data_folder)
 
     assert "Cat <script>" in output, "the texts must be shown for this test to mean anything"
     assert not UNSAFE.search(output), UNSAFE.search(output)

@@ -1,17 +1,12 @@
 """Recorded answers are replayed, and a line that cannot be scored is named with its reason."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from actors.text.printable import UNSAFE
 from envs import SCENARIOS
 from envs.samples import load_samples
-from proactive_bridges.answers import ReplayError, score_answers, score_lines
-from tests.orchestrator.cli.test_cli import call
-from tests.orchestrator.report.test_hostile_data import hostile_run  # noqa: F401 - a fixture
+from orchestrator.audit.answers import ReplayError, score_answers, score_lines
 
 
 def line(**fields):
@@ -49,36 +44,3 @@ def test_refused_line_is_named_with_its_reason(demo_data, text, words):
     with pytest.raises(ReplayError) as refusal:
         list(score_lines(demo_data, ["", text], "a.jsonl"))
     assert str(refusal.value).startswith("a.jsonl, line 2") and words in str(refusal.value)
-
-
-def test_transcripts_are_scored_as_json_lines(demo_data: Path, tmp_path: Path) -> None:
-    sample = load_samples(demo_data, "ROD")[0]
-    ask = next(option for option in sample.options if "left" in option)
-    answers: list[dict[str, Any]] = [
-        {"answers": [ask, sample.answer, "A"]}, {"reference": True, "hint": True, "answers": ["X"]}, {"answers": [ask]},
-        {"answers": ["\ud800 Baum"]},
-    ]  # fmt: skip
-    path = tmp_path / "answers.jsonl"
-    path.write_text("\n\n".join(json.dumps({"scenario": "ROD", "id": sample.id, **line}) for line in answers))
-    lines = call("audit", "--data", demo_data, "--answers", path).output.splitlines()
-    first, second, unfinished, odd = map(json.loads, lines)
-
-    assert (first["num_turns"], first["correct"], first["unused_answers"], first["max_steps"]) == (2, True, 1, False)
-    assert first["turns"][0]["options"] == [*sample.options, *sample.categories]
-    assert second["turns"][0]["prompt"].endswith(SCENARIOS["ROD"].hint)
-    assert (unfinished["ending"], unfinished["correct"]) == (None, None)
-    assert odd["turns"][0]["answer"] == "\ud800 Baum"
-
-
-def test_a_bad_line_of_a_transcript_is_one_sentence(demo_data: Path, tmp_path: Path) -> None:
-    (path := tmp_path / "bad.jsonl").write_text(line(hnit=True))
-    outcome = call("audit", "--data", demo_data, "--answers", path)
-
-    assert outcome.exit_code == 2 and "line 1: hnit" in outcome.stderr and outcome.stderr.count("\n") == 1
-
-
-def test_hostile_questions_are_never_printed_raw(hostile_run: tuple[Path, Path], tmp_path: Path) -> None:  # noqa: F811
-    (path := tmp_path / "answers.jsonl").write_text(line(id=load_samples(hostile_run[0], "QD")[0].id))
-    output = call("audit", "--answers", path, "--data", hostile_run[0]).output
-
-    assert "Cat <script>" in output and not UNSAFE.search(output)

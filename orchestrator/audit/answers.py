@@ -1,36 +1,69 @@
-"""``audit --answers``: transcripts made elsewhere are scored by our game, without pictures and models.
+"""Replays recorded replies in our game: for the audit of a run, and for ``audit --answers``, which needs no pictures.
 
-Each input line gives one output line, and equal inputs give equal outputs.
+Of answers, each input line gives one output line, and equal inputs give equal outputs.
 """
 
-import io
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from envs import SCENARIOS, STEMS, installed_scenarios, regular
+from actors.playing.prompts import open_view, turn_view
+from envs import SCENARIOS, STEMS, dialogue, installed_scenarios
 from envs.errors import UserError
+from envs.lenient import repair_reply
+from envs.openended import read_marks
 from envs.samples import load_samples
-from envs.types import Ending, Mode, Sample
-from orchestrator.audit.replay import replay
+from envs.tool_calls import called_option, offered_calls
+from envs.types import Ending, Mode, Sample, State, Turn, View
 from sweeps.conditions import Condition
+from sweeps.spec import Protocol
 
 
 class ReplayError(UserError, ValueError):
     """A line of recorded answers that cannot be scored."""
 
 
-def print_scores(file: Path, data: Path) -> None:
-    """Print a line of JSON for each line of a file of answers; raises ReplayError, BadData, OSError."""
-    try:
-        with io.TextIOWrapper(regular.open_file(file), encoding="utf-8", newline="\n") as lines:
-            for line in score_lines(data, lines, str(file)):
-                print(json.dumps(line))
-    except UnicodeDecodeError as problem:
-        raise ReplayError(f"{file} is not UTF-8 text: {problem}") from None
+class Replayed(NamedTuple):
+    """One turn of a replay."""
+
+    view: View
+    """What the model saw."""
+    plain: View
+    """What it would see without the condition's changes, as in the package."""
+    option: str | None
+    """The option that the reply was read as; None if it was unreadable."""
+    state: State
+    turn: Turn
+
+
+def replay(
+    sample: Sample,
+    condition: Condition,
+    replies: Iterable[str | None],
+    protocol: Protocol = Protocol.MCQA,
+    seed: int = 0,
+) -> Iterator[Replayed]:
+    """Yield the turns of these replies, up to the end of the episode; those of ``oeg-multi`` are the judge's."""
+    game, is_dialogue = SCENARIOS[sample.scenario], protocol is Protocol.OEG_MULTI
+    state = game.initial(sample, condition.mode, seed)
+    for reply in replies:
+        if state.ending is not None:
+            return
+        view = (open_view if is_dialogue else turn_view)(sample, state, condition)
+        plain = game.view(sample, state, condition.hint and not is_dialogue)
+        option: str | None = reply or ""  # a judge that failed has no reply
+        if is_dialogue:
+            marks = read_marks(reply or "", len(dialogue.turn_choices(sample, state).lines))
+            option = None if marks is None else dialogue.option_from_marks(sample, state, marks)
+        elif protocol is Protocol.TOOLS:
+            option = called_option(view, offered_calls(sample, state, view), reply or "")
+        elif condition.lenient:
+            option = repair_reply(sample, state, reply or "")
+        state, turn = game.step(sample, state, option or "")
+        yield Replayed(view, plain, option, state, turn)
 
 
 def _known_scenario(name: str) -> str:
