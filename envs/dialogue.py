@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from envs import SCENARIOS
 from envs.chance import chance
-from envs.openended import TASK
+from envs.openended import WORDING
 from envs.scenario import suggestions
 from envs.types import Sample, State
 
@@ -20,17 +20,7 @@ VERSION = "turns-1"
 OTHER = "Asks for anything else that would help to see or to know: any other request, proposal or condition"
 DECLINES = "Says that it cannot tell, and asks for nothing"
 
-TURN_TASK = TASK.replace(
-    "Below is a numbered list of things a good answer may contain. For each of them decide whether the answer says it: 1 if "
-    "it does, 0 if it does not.",
-    "Below is a numbered list: first what can be asked for at this point, then anything else that may be asked for, then "
-    "declining, then names. For each of them decide whether the answer says it: 1 if it does, 0 if it does not.",
-).replace(
-    '- A bare refusal ("I cannot tell", "it is unclear", "give me more information") says none of them.',
-    '- Mark "Asks for anything else" only where something definite is asked for that no line before it names. A bare refusal '
-    '("I cannot tell", "it is unclear", "give me more information") is declining. A request that leaves open which of several '
-    "lines it means says each of them.",
-)
+TURN_TASK: str = WORDING["task"].format(**WORDING["turn"])
 """The task of the one-turn judge with two of its sentences changed."""
 
 

@@ -5,9 +5,11 @@ no irony. Words and rules are this project's own.
 """
 
 import re
+import tomllib
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
+from pathlib import Path
 from unicodedata import normalize
 
 from envs import SCENARIOS
@@ -22,37 +24,17 @@ LOOK_BACK, NEAR = 3, 60
 """Words, and characters, before a match among which a negation cancels the match."""
 
 
-def _near(verbs: str, objects: str, alone: str = r"(?!)") -> str:
-    """Return a pattern of words that begin like a verb and an object with at most six words between, or like ``alone``."""
-    verb, other = (rf"\b(?:{'|'.join(stems.split())})\w*" for stems in (verbs, objects))
+def _near(objects: str, verbs: str = "", alone: str = r"(?!)") -> str:
+    """Return a pattern of words that begin like a verb and an object with at most six words between, or like ``alone``.
+
+    ``verbs`` are those of a change without others.
+    """
+    verb, other = (rf"\b(?:{'|'.join(stems.split())})\w*" for stems in (verbs or WORDS["change"], objects))
     return rf"{verb}(?: \w+){{0,6}}? {other}|{other}(?: \w+){{0,6}}? {verb}|\b(?:{alone})\w*"
 
 
-CHANGE = (
-    "increas reduc improv adjust fix correct lower rais decreas chang boost enhanc better more less higher restor remov"
-)
-IDEAS = {
-    "move the blocks": _near("mov shift slid remov push lift relocat", "block cube brick occlu obstacle object cover"),
-    "move the camera": _near(
-        "mov shift chang pan tilt adjust turn reposition point different another other",
-        "camera view angle perspective vantage",
-    ),
-    "move farther": _near("mov step go stand wide larger zoom", "farther further back away out wide area distance"),
-    "rewind": _near("go jump skip play scroll earlier previous", "back frame moment video", "rew[io]"),
-    "wait": _near("let later next forward until continu", "frame video moment pass play clear appear disappear", "wait"),
-    "rotate": _near("turn spin flip different chang", "object item around angle view side orientation", "rotat"),
-    "add more details": _near(
-        "add more continu finish complet extra another draw", "detail stroke line drawing sketch part"
-    ),
-    "bright": _near(CHANGE, "bright light exposure dark", "brighten|darken"),
-    "contrast": _near(CHANGE, "contrast"),
-    "saturation": _near(CHANGE, "saturat colou?r vivid"),
-    "deblur": _near(CHANGE, "blur sharp focus", "deblur|sharpen|refocus"),
-    "denoise": _near(CHANGE, "nois grain", "denois"),
-    "compression": _near(CHANGE, "compress jpeg", "(?:de|un)compress"),
-    "resolution": _near(CHANGE, "resolution pixel", "upscal"),
-    "artifacts": _near(CHANGE, "artifact artefact glitch"),
-}  # fmt: skip
+WORDS = tomllib.loads(Path(__file__).with_name("rulejudge.toml").read_text("utf-8"))
+IDEAS = {cue: _near(**words) for cue, words in WORDS["ideas"].items()}
 """Words of a suggestion, lower case -> a pattern of other ways to ask for it."""
 NEGATIONS = re.compile(
     r"\b(?:not|no|never|without|nor|neither|cannot|cant|(?:do|does|did|is|are|was|wo|would|should|need)nt)\b"
