@@ -7,8 +7,8 @@ same box.
 from functools import lru_cache
 from typing import Any
 
-from envs import stimulus
 from envs.scenario import Scenario, suggestions
+from envs.stimulus import PROMPTS
 from envs.types import Crop, ImageRef, Mode, Move, Sample, State
 
 ZOOM = "zoom"
@@ -31,8 +31,8 @@ class CameraMoves(Scenario):
 
     name = "COCO"
     stem = "coco2014"
-    hint = stimulus.COCO_HINT
-    zoom_hint = stimulus.COCO_ZOOM_HINT
+    hint = PROMPTS["COCO_HINT"]
+    zoom_hint = PROMPTS["COCO_ZOOM_HINT"]
     cue = {"to the left": Move.LEFT, "to the right": Move.RIGHT, "up": Move.UP, "down": Move.DOWN, "farther": Move.ZOOM}
     placeholders = ()
     history_edge = None

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from envs import SCENARIOS, stimulus
+from envs import SCENARIOS
+from envs.stimulus import ACCEPTED, ALSO_ACCEPTED
 from envs.thoughts import strip_thinking
 from envs.types import Sample
 
@@ -28,13 +29,6 @@ HEAD, TAIL = 24_000, 8_000
 """Characters of an answer's beginning and end that a judge reads: about 8,000 tokens, which fit any judge's context."""
 
 
-ACCEPTED = {
-    "ROD": stimulus.ROD_ACCEPTED, "VSOD": stimulus.VSOD_ACCEPTED, "MVP-N": stimulus.MVPN_ACCEPTED,
-    "QD": stimulus.QD_ACCEPTED, "COCO": stimulus.COCO_ACCEPTED,
-}  # fmt: skip
-"""Scenario -> all requests that count at its first state; elsewhere the sample's own count."""
-
-
 # -- accepted answers --------------------------------------------------------------------------------------------------
 def accepted_answers(sample: Sample, reference: bool = False) -> tuple[str, ...]:
     """Return the accepted answers at the first state, in the package's order; a category with a comma counts as two.
@@ -47,12 +41,11 @@ def accepted_answers(sample: Sample, reference: bool = False) -> tuple[str, ...]
     return tuple(piece.strip().replace(".", "") for piece in f"{joined}.".split(",") if piece.strip())
 
 
-def _accepted_asks(sample: Sample) -> tuple[str, ...]:
+def _accepted_asks(sample: Sample) -> Sequence[str]:
     if sample.scenario in ACCEPTED:
         return ACCEPTED[sample.scenario]
     game = SCENARIOS[sample.scenario]
-    asks = game.askable(sample, game.initial(sample))
-    return (*asks, *(stimulus.CIT_ACCEPTED if sample.scenario == "CIT" else ()))
+    return (*game.askable(sample, game.initial(sample)), *ALSO_ACCEPTED.get(sample.scenario, ()))
 
 
 # -- a judge's reply ---------------------------------------------------------------------------------------------------

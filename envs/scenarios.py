@@ -1,8 +1,8 @@
 """Six of the seven scenarios, each as what differs from ``Scenario``; COCO, whose pictures are crops, is in ``envs.coco``."""
 
-from envs import stimulus
 from envs.chance import chance
 from envs.scenario import LastImageSettles, Ring, Scenario, suggestions
+from envs.stimulus import PROMPTS
 from envs.types import Ending, ImageRef, Mode, Move, Sample, State
 
 BROKEN, LEFT_OF_IT, RIGHT_OF_IT = "s6", "s5", "s7"
@@ -24,9 +24,9 @@ class RealisticOcclusion(Ring):
 
     name = "ROD"
     stem = "Realistic-Occlusion-Dataset"
-    hint = stimulus.ROD_HINT
-    reference_prompt = stimulus.ROD_REFERENCE
-    reasoning = stimulus.ROD_REASONING
+    hint = PROMPTS["ROD_HINT"]
+    reference_prompt = PROMPTS["ROD_REFERENCE"]
+    reasoning = PROMPTS["ROD_REASONING"]
     example_edge = 512
     cue = {"to the left": Move.LEFT, "to the right": Move.RIGHT}
     back = Move.LEFT
@@ -52,8 +52,8 @@ class VideoOcclusion(Ring):
 
     name = "VSOD"
     stem = "OcclusionDataSet-MM20"
-    hint = stimulus.VSOD_HINT
-    preface = stimulus.VIDEO_PREFACE
+    hint = PROMPTS["VSOD_HINT"]
+    preface = PROMPTS["VIDEO_PREFACE"]
     cue = VIDEO_CUE
     back = Move.REWIND
     frame_digits = 4
@@ -64,8 +64,8 @@ class MultiView(LastImageSettles):
 
     name = "MVP-N"
     stem = "MVP-N"
-    hint = stimulus.MVPN_HINT
-    reasoning = stimulus.MVPN_REASONING
+    hint = PROMPTS["MVPN_HINT"]
+    reasoning = PROMPTS["MVPN_REASONING"]
     example_edge = 112
     cue = dict.fromkeys(("rotate", "view", "angle", "orientation", "different"), Move.ROTATE)
     placeholders = ("informative", "image")
@@ -99,7 +99,7 @@ class ImageQuality(LastImageSettles):
 
     name = "IN-C"
     stem = "ImageNet-C"
-    hint = stimulus.INC_HINT
+    hint = PROMPTS["INC_HINT"]
     cue = {
         "brightness": Move.BRIGHTNESS,
         "contrast": Move.CONTRAST,
@@ -135,7 +135,7 @@ class QuickDraw(LastImageSettles):
 
     name = "QD"
     stem = "QuickDraw"
-    hint = stimulus.QD_HINT
+    hint = PROMPTS["QD_HINT"]
     frame_digits = 4
     cue = dict.fromkeys(("details", "quickdraw", "drawing", "sketch"), Move.DETAIL)
 
@@ -152,8 +152,8 @@ class VideoChange(Scenario):
 
     name = "CIT"
     stem = "ChangeIt"
-    hint = stimulus.CIT_HINT
-    preface = stimulus.VIDEO_PREFACE
+    hint = PROMPTS["CIT_HINT"]
+    preface = PROMPTS["VIDEO_PREFACE"]
     cue = VIDEO_CUE
 
     def limit(self, sample: Sample) -> int:

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator
 
-from envs import SCENARIOS, stimulus
+from envs import SCENARIOS
 from envs.installed import Offer, PackageError, install_line, offers
+from envs.stimulus import PROMPTS
 from envs.types import Mode
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen, Names, read_table
@@ -215,7 +216,7 @@ class Wording(Frozen):
 
     def hint_wordings(self) -> dict[str, str]:
         """Return published hint -> its wording here."""
-        two_hints = {"COCO": (stimulus.COCO_HINT, stimulus.COCO_ZOOM_HINT)}
+        two_hints = {"COCO": (PROMPTS["COCO_HINT"], PROMPTS["COCO_ZOOM_HINT"])}
         hints = {name: two_hints.get(name) or (SCENARIOS[name].hint,) for name in self.hints}
         return {hint: text for name, text in self.hints.items() for hint in hints[name]}
 
@@ -228,5 +229,5 @@ SHIPPED_WORDINGS = len(_WORDINGS["wording"])
 def shipped_wording(number: int) -> tuple[str, dict[str, str]]:
     """Return the template of our wording ``number`` (1 to ``SHIPPED_WORDINGS``), and its hints by published hint."""
     wording = _WORDINGS["wording"][number - 1]
-    hints = {getattr(stimulus, name): wording["hint"].format(**parts) for name, parts in _WORDINGS["advice"].items()}
+    hints = {PROMPTS[name]: wording["hint"].format(**parts) for name, parts in _WORDINGS["advice"].items()}
     return wording["template"], hints

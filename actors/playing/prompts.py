@@ -12,7 +12,7 @@ from actors.engine.backend import Message
 from envs import SCENARIOS
 from envs.chance import chance
 from envs.foreign_suggestions import replace_suggestions
-from envs.stimulus import OPEN_ENDED_HINT, lettered, multiple_choice
+from envs.stimulus import PROMPTS, lettered, multiple_choice
 from envs.tool_calls import NATIVE, TOOLS_VERSION, Function, write_functions
 from envs.types import NO_PICTURE, ImageRef, Mode, Sample, State, View
 from sweeps.conditions import OPTIONS, QUESTION, Condition
@@ -114,7 +114,7 @@ def open_view(sample: Sample, state: State, condition: Condition) -> View:
     Source: the package's example ``tests/oeg.py``; the clear picture keeps its own question (docs/decisions/0003).
     """
     view = SCENARIOS[sample.scenario].view(sample, state)
-    hint = OPEN_ENDED_HINT if condition.hint else ""
+    hint = PROMPTS["OPEN_ENDED_HINT"] if condition.hint else ""
     return view._replace(prompt=view.prompt + hint, image=turn_image(view, sample, condition))
 
 

@@ -12,7 +12,7 @@ from actors.playing.play import Episode, play
 from actors.playing.records import PlayedEpisode, episode_batch
 from actors.playing.rows import EpisodeRow, TurnRow
 from envs import SCENARIOS
-from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE
+from envs.stimulus import PROMPTS
 from envs.types import Mode
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.protocol import OPEN_ENDED_CONDITIONS
@@ -47,10 +47,10 @@ def test_question_is_asked_once_without_options(scenario, condition):
     request, game, sample = sent_request(scenario, condition), SCENARIOS[scenario], SAMPLES[scenario]
     (message,) = request.messages
     state = game.initial(sample, cell(scenario, condition).condition.mode, 9)
-    question = ROD_REFERENCE if (scenario, condition) == ("ROD", "reference") else "What is it?"
-    preface = f"{VIDEO_PREFACE} " if scenario in ("VSOD", "CIT") else ""
+    question = PROMPTS["ROD_REFERENCE"] if (scenario, condition) == ("ROD", "reference") else "What is it?"
+    preface = f"{PROMPTS['VIDEO_PREFACE']} " if scenario in ("VSOD", "CIT") else ""
 
-    assert message.text == preface + question + (OPEN_ENDED_HINT if condition == "hint" else "")
+    assert message.text == preface + question + (PROMPTS["OPEN_ENDED_HINT"] if condition == "hint" else "")
     assert message.images == (() if condition == "text-only" else (game.view(sample, state).image,))
     assert not any(option in message.text for option in (*sample.options, *sample.categories, game.hint))
     assert request.seed == derive_seed(9, state.turn) and request.sampling.max_tokens == 4096

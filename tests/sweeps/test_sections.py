@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from envs import stimulus
+from envs.stimulus import PROMPTS
 from sweeps.conditions import CONDITIONS, SHIPPED_WORDINGS, VARIANTS, Condition, shipped_wording
 from sweeps.load import SweepError, build
 from sweeps.model import ModelSpec
@@ -97,6 +97,6 @@ def test_our_wordings_are_those_of_stored_replicates():
     assert (
         template == "{question} Select one of these options.\n{options}Reply with one option only and no other words."
     )
-    assert hints[stimulus.VSOD_HINT] == (
+    assert hints[PROMPTS["VSOD_HINT"]] == (
         "Tip: if there is an occlusion, waiting for it to disappear or rewinding the video may reveal what is behind it."
     )

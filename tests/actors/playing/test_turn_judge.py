@@ -13,7 +13,7 @@ from actors.playing.judge import TurnJudge
 from actors.playing.play import Episode, play
 from actors.playing.records import PlayedEpisode, episode_batch
 from envs import SCENARIOS
-from envs.stimulus import OPEN_ENDED_HINT
+from envs.stimulus import PROMPTS
 from envs.types import Ending
 from sweeps.conditions import CONDITIONS
 from sweeps.load import build_judge as load_judge
@@ -68,7 +68,7 @@ def test_each_turn_is_asked_afresh_with_its_picture(condition):
     for request, turn in zip(requests, episode.turns, strict=True):
         (message,) = request.messages
         assert message.images == (turn.image,) == (game.view(sample, state).image,)
-        assert message.text == "What is it?" + (OPEN_ENDED_HINT if condition == "hint" else "")
+        assert message.text == "What is it?" + (PROMPTS["OPEN_ENDED_HINT"] if condition == "hint" else "")
         assert turn.turn.reply == "Please move the blocks."
         state, _ = game.step(sample, state, turn.turn.read_as)
     assert episode.ending is state.ending is Ending.LIMIT

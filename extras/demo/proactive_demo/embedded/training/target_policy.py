@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from envs import SCENARIOS
 from envs.scenario import suggestions
-from envs.stimulus import CIT_ACCEPTED
+from envs.stimulus import ALSO_ACCEPTED
 from envs.types import Move, Sample, State, View
 
 KNOWN = 0.4
@@ -44,7 +44,7 @@ def open_request(sample: Sample, state: State, view: View) -> str | None:
     A picture of an empty belt does not show whether the object comes or has gone.
     """
     ask = path_request(sample, state, view)
-    return ask and (CIT_ACCEPTED[0] if sample.scenario == "CIT" else ask)
+    return ask and (ALSO_ACCEPTED["CIT"][0] if sample.scenario == "CIT" else ask)
 
 
 def zero_shot_reply(sample: Sample, state: State, view: View, share: float, hint: bool = False) -> str:

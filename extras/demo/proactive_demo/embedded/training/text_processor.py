@@ -9,16 +9,15 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import Idefics3Processor, PreTrainedTokenizerFast
 
 from actors.engine.backend import Message
-from envs import stimulus
+from envs.stimulus import PROMPTS
 from proactive_demo.embedded_135m.assemble import FRAME, IMAGE, WHOLE, build_processor
 
 PAD, END = "<pad>", "<end_of_utterance>"
 SPEAKERS = {"user": "User:", "assistant": "Assistant:", "system": "System:"}
 MARKS = tuple(f"\n{chr(65 + index)}. " for index in range(12))
 SENTENCES = (
-    stimulus.OPTIONS_FOLLOW.rstrip("\n"), "\n" + stimulus.ONE_OPTION_ONLY, stimulus.VIDEO_PREFACE, stimulus.ROD_HINT,
-    stimulus.VSOD_HINT, stimulus.MVPN_HINT, stimulus.INC_HINT, stimulus.QD_HINT, stimulus.CIT_HINT, stimulus.COCO_HINT,
-    stimulus.COCO_ZOOM_HINT, stimulus.OPEN_ENDED_HINT, stimulus.ROD_REASONING, stimulus.MVPN_REASONING,
+    PROMPTS["OPTIONS_FOLLOW"].rstrip("\n"), "\n" + PROMPTS["ONE_OPTION_ONLY"],
+    *(PROMPTS[name] for name in PROMPTS if name not in ("OPTIONS_FOLLOW", "ONE_OPTION_ONLY", "ROD_REFERENCE")),
 )  # fmt: skip
 VOCABULARY = 1024
 """Tokens of the BPE alphabet and merges, without the constant sentences."""

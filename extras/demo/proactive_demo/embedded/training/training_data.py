@@ -11,7 +11,7 @@ from actors.engine.backend import Message, images_of
 from actors.playing import prompts
 from envs import SCENARIOS
 from envs.foreign_suggestions import replace_suggestions
-from envs.stimulus import OPEN_ENDED_HINT
+from envs.stimulus import PROMPTS
 from envs.types import Mode, View
 from proactive_demo.embedded.training import target_policy
 from proactive_demo.embedded.training.pictures import LAP, Bank, BankView, Play
@@ -149,7 +149,7 @@ def draw_path(play: Play, rng: Random) -> list[BankView]:
 def open_ended(play: Play, bank_view: BankView, view: View, rng: Random) -> TrainingExample:
     """Return a question without options; if the object is hidden, the reply asks (with the hint) or abstains."""
     hinted = rng.random() < 0.5
-    text = view.prompt + (OPEN_ENDED_HINT if hinted else "")
+    text = view.prompt + (PROMPTS["OPEN_ENDED_HINT"] if hinted else "")
     ask = target_policy.request(play.sample, bank_view.state, view) or play.sample.answer
     reply = play.sample.answer if bank_view.share >= target_policy.KNOWN else ask if hinted else "I cannot tell."
     return TrainingExample(

@@ -8,7 +8,7 @@ from random import Random
 
 from actors.engine.backend import Message
 from envs import SCENARIOS
-from envs.stimulus import OPEN_ENDED_HINT
+from envs.stimulus import PROMPTS
 from envs.types import View
 from proactive_demo.embedded.training import target_policy
 from proactive_demo.embedded.training.pictures import NAMES, Bank, BankView, Play
@@ -68,7 +68,7 @@ class Conversations:
         bank_view = self.open_view(play, rng)
         view = SCENARIOS[play.sample.scenario].view(play.sample, bank_view.state)
         question = view.prompt if rng.random() < 0.6 else rng.choice(ENGLISH["open_questions"])
-        hint = OPEN_ENDED_HINT if rng.random() < 0.5 else ""
+        hint = PROMPTS["OPEN_ENDED_HINT"] if rng.random() < 0.5 else ""
         messages = (
             Message("user", question + hint, (view.image,)),
             Message("assistant", sentence(play, bank_view, view, rng)),
