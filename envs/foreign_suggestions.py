@@ -4,6 +4,7 @@ They are drawn by (seed, sample) from all suggestions of the data folder, so the
 scenarios. The package leaves open how to draw them; the paper's example is "rewind the video" for a sketch.
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -12,29 +13,13 @@ from pathlib import Path
 from envs import SCENARIOS
 from envs.answers import as_text
 from envs.chance import chance
-from envs.coco import FARTHER, SIDEWAYS, UPRIGHT
 from envs.samples import BadData, ReadSamples, read_samples, scenarios_in
 from envs.scenario import suggestions
 from envs.types import Sample, Swapped
 
-FOREIGN: dict[str, tuple[str, ...]] = {
-    "ROD": ("Move the blocks to the left.", "Move the blocks to the right."),
-    "VSOD": ("Rewind the video.", "Wait for the occlusion to disappear."),
-    "MVP-N": ("Rotate the object.", "Change the viewpoint."),
-    "IN-C": (
-        "Adjust the brightness.",
-        "Adjust the contrast.",
-        "Adjust the saturation.",
-        "Deblur the image.",
-        "Denoise the image.",
-        "Remove the compression.",
-        "Increase the resolution.",
-    ),
-    "QD": ("Add more details to the image.",),
-    "CIT": ("Rewind the video.", "Wait for the object to appear."),
-    "COCO": (*SIDEWAYS, *UPRIGHT, FARTHER),
-}
-"""Suggestions in the published style for samples without a data folder (tests, the training of the embedded model)."""
+_FOREIGN = tomllib.loads(Path(__file__).with_name("foreign_suggestions.toml").read_text("utf-8"))
+FOREIGN = {name: tuple(texts) for name, texts in _FOREIGN.items()}
+"""The suggestions of samples without a data folder."""
 
 Suggestions = Mapping[str, tuple[str, ...]]
 """Scenario -> its suggestions."""
