@@ -253,15 +253,6 @@ def read_paper_wording() -> tuple[str, str]:
     return texts["SYSTEM_PROMPT"], texts["USER_PROMPT"]
 
 
-def instruction_hash(judge: Judge) -> str:
-    """Return the instruction's name and a hash of its wording: ``judge-1:…`` or ``paper:…``; raises like ``paper_messages``."""
-    if judge.instruction == "paper":
-        name, wording = "paper", "\0".join(read_paper_wording())
-    else:
-        name, wording = openended.JUDGE_VERSION, openended.instruction("question", ("one", "two"), "answer")
-    return f"{name}:{sha256(wording.encode()).hexdigest()[:16]}"
-
-
 def name_judge(judge: Judge, version: str, wording: str) -> str:
     """Return the judge's name and ``version`` with a hash of what changes its verdicts: ``qwen3-8b/ours-3fa9c1d2``."""
     identity = [judge.model.identity, judge.sampling.identity, judge.attempts, wording]

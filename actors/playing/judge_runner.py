@@ -6,13 +6,15 @@ Every leased answer gets exactly one verdict or is recalled before its judging b
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from weakref import WeakSet
 
 from actors.engine.backend import Backend
 from actors.playing.episode_runner import PlanView
-from actors.playing.judge import JudgeTrial, instruction_hash, judge_answer, name_judge
+from actors.playing.judge import JudgeTrial, judge_answer, name_judge, read_paper_wording
 from actors.playing.lease import LeaseState
 from actors.playing.records import AnswerTask, JudgedAnswer, VerdictBatch, verdict_batch
+from envs import openended
 from sweeps.spec import Judge
 from sweeps.values import digest
 
@@ -31,7 +33,11 @@ def judge_key(judge: Judge) -> str:
 
     Raises PackageError if the instruction is the paper's and its package is not installed.
     """
-    return name_judge(judge, judge.instruction, instruction_hash(judge))
+    if judge.instruction == "paper":
+        name, wording = "paper", "\0".join(read_paper_wording())
+    else:
+        name, wording = openended.JUDGE_VERSION, openended.instruction("question", ("one", "two"), "answer")
+    return name_judge(judge, judge.instruction, f"{name}:{sha256(wording.encode()).hexdigest()[:16]}")
 
 
 def planned_task(plan: PlanView, ordinal: int) -> AnswerTask:
