@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from actors.engine.backend import Backend, Message, Reply, Request, Situation
 from actors.playing.judge import TurnJudge
-from actors.playing.prompts import Past, messages, open_question, open_view, tool_messages, turn_view
+from actors.playing.prompts import Past, messages, open_view, pictured, tool_messages, turn_view
 from actors.playing.rows import OptionRow
 from envs import SCENARIOS
 from envs.lenient import repair_reply
@@ -126,7 +126,7 @@ class OneAnswer(EpisodeRules):
 
     def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
         view = open_view(self.sample, state, self.condition)
-        return TurnPrompt((open_question(view),), Situation(self.sample, state, view, open_ended=True))
+        return TurnPrompt((pictured(view, view.prompt),), Situation(self.sample, state, view, open_ended=True))
 
     async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, Turn | OpenAnswer]:
         state = prompt.situation.state

@@ -118,17 +118,17 @@ def open_view(sample: Sample, state: State, condition: Condition) -> View:
     return view._replace(prompt=view.prompt + hint, image=turn_image(view, sample, condition))
 
 
-def open_question(view: View) -> Message:
-    """Return the question without options, with its picture unless the condition shows none."""
-    return Message("user", view.prompt, () if view.image == NO_PICTURE else (view.image,))
+def pictured(view: View, text: str, short_edge: int | None = None) -> Message:
+    """Return a user's message with the view's picture, unless the condition shows none."""
+    images = (resize_image(view.image, short_edge),) if view.image.path else ()
+    return Message("user", text, images)
 
 
 def question_message(view: View, short_edge: int | None = None, template: str = "") -> Message:
     """Return a question with its picture, in the paper's template or in the ``template`` of a condition."""
     options = view.options + view.categories
     text = fill_template(template, view.prompt, options) if template else multiple_choice(view.prompt, options)
-    images = () if view.image == NO_PICTURE else (resize_image(view.image, short_edge),)
-    return Message("user", text, images)
+    return pictured(view, text, short_edge)
 
 
 def fill_template(template: str, question: str, options: tuple[str, ...]) -> str:
@@ -145,8 +145,8 @@ def exchange(view: View, reply: str, short_edge: int | None, template: str = "")
 
 
 def resize_image(image: ImageRef, short_edge: int | None) -> ImageRef:
-    """Return the picture at another size; None keeps its size."""
-    return image if short_edge is None or image == NO_PICTURE else replace(image, short_edge=short_edge)
+    """Return a picture at another size; None keeps its size, and no picture has none."""
+    return replace(image, short_edge=short_edge) if short_edge and image.path else image
 
 
 def examples(
@@ -180,5 +180,4 @@ def examples(
 def tool_messages(view: View, functions: Sequence[Function], condition: Condition, native: bool) -> tuple[Message, ...]:
     """Return the conversation that asks for one call; its text lists the functions unless they are sent as tools (``native``)."""
     text = view.prompt + (NATIVE if native else write_functions(functions))
-    images = () if view.image == NO_PICTURE else (view.image,)
-    return (*system_messages(condition), Message("user", text, images))
+    return (*system_messages(condition), pictured(view, text))

@@ -17,7 +17,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import polars as pl
 
-from actors.playing.prompts import open_question, question_message, tool_messages
+from actors.playing.prompts import question_message, tool_messages
 from envs.tool_calls import calls_for_view, functions
 from envs.types import ERRORS, Ending, View
 from orchestrator.film_strip import ReplayedTurn, Thumbnails, picture_folder, replay_episode, rows_by_key
@@ -222,7 +222,7 @@ class _Log:
             tools = functions(calls_for_view(row["scenario"], view))
             return tool_messages(view, tools, self.condition, self.model.calls_natively)[-1].text
         if self.protocol.is_open_ended:
-            return open_question(view).text
+            return view.prompt
         return question_message(view, template=self.condition.template).text
 
     def _scores(self, row: Row, turns: Sequence[Row]) -> Json:
