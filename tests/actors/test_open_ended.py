@@ -1,7 +1,5 @@
 """Open-ended generation is one turn without options, and its row is neither right nor wrong."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

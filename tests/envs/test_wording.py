@@ -2,8 +2,7 @@
 
 from hashlib import sha256
 
-from envs import tool_calls
-from envs.stimulus import ACCEPTED, ALSO_ACCEPTED, PROMPTS, multiple_choice
+from envs import stimulus, tool_calls
 
 
 def digest(constants) -> str:
@@ -14,9 +13,10 @@ def digest(constants) -> str:
 
 def test_published_prompts_are_the_packages_byte_for_byte():
     """The strings are those of ``proactivebench`` 0.1.1, so this digest has no reason to change."""
-    accepted = {f"{n.replace('-', '')}_ACCEPTED": tuple(asks) for n, asks in (ACCEPTED | ALSO_ACCEPTED).items()}
-    assert digest({**PROMPTS, **accepted, "MOVE_CAMERA": "Move the camera"}) == "0e521fd6156abd2d"
-    assert multiple_choice("What is it?", ("Move it.", "Cup.")) == (
+    asked = stimulus.ACCEPTED | stimulus.ALSO_ACCEPTED
+    accepted = {f"{name.replace('-', '')}_ACCEPTED": tuple(texts) for name, texts in asked.items()}
+    assert digest({**stimulus.PROMPTS, **accepted, "MOVE_CAMERA": "Move the camera"}) == "0e521fd6156abd2d"
+    assert stimulus.multiple_choice("What is it?", ("Move it.", "Cup.")) == (
         "What is it? Choose from the following options. Options:\nA. Move it.\nB. Cup.\n"
         "Please only return one of the options without any other words."
     )
