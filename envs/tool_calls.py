@@ -7,48 +7,31 @@ the benchmark's suggestions.
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, letter, option_table
 from envs.scenario import suggestions
 from envs.thoughts import strip_thinking
-from envs.types import Move, Sample, State, View
+from envs.types import Sample, State, View
 
 TOOLS_VERSION = "tools-1"
-"""Part of the key of every such episode: raise it when a string here, a function's name or the reading of calls changes."""
+"""Part of the key of every such episode: raise it when tool_calls.toml or the reading of calls changes."""
 
 ABSTAIN, ANSWER, CATEGORY = "abstain", "answer", "category"
 """The two functions of every scenario, and the parameter of the second."""
-ANSWERS = "Answers the question, which ends the task."
-"""The description of ``answer``."""
 
-NATIVE = "\nCall exactly one of the functions."
-"""Follows the question if the functions are sent separately."""
-LISTED = "\nCall exactly one of these functions:\n"
-"""Stands between the question and the functions if they are part of the text."""
-WRITTEN = (
-    'Reply with the call alone, without any other words: name() or name(parameter="value"), or the same as JSON: '
-    '{"name": "name", "arguments": {"parameter": "value"}}'
-)
-"""The format of a call that is read from the text."""
+_TABLES = tomllib.loads(Path(__file__).with_name("tool_calls.toml").read_text("utf-8"))
+TEXTS: Mapping[str, str] = _TABLES["texts"]
+NATIVE = TEXTS["NATIVE"]
+FUNCTIONS: Mapping[str, Mapping[str, Sequence[str]]] = _TABLES["functions"]
+"""Scenario -> move -> name of its function, and of the parameter whose value is the move; empty without a parameter."""
 
 LONGEST = 20_000
 """Most characters of a reply with a call."""
-
-_CAMERA = dict.fromkeys((Move.LEFT, Move.RIGHT, Move.UP, Move.DOWN), ("move_camera", "direction"))
-_VIDEO = {Move.REWIND: ("rewind", ""), Move.WAIT: ("wait", "")}
-FUNCTIONS: Mapping[str, Mapping[Move, tuple[str, str]]] = {
-    "ROD": dict.fromkeys((Move.LEFT, Move.RIGHT), ("move_blocks", "direction")),
-    "VSOD": _VIDEO,
-    "MVP-N": {Move.ROTATE: ("rotate", "")},
-    "IN-C": dict.fromkeys(SCENARIOS["IN-C"].cue.values(), ("enhance_image", "operation")),
-    "QD": {Move.DETAIL: ("add_details", "")},
-    "CIT": _VIDEO,
-    "COCO": {**_CAMERA, Move.ZOOM: ("move_farther", "")},
-}
-"""Scenario -> move -> name of its function, and of the parameter whose value is the move; empty without a parameter."""
 
 
 class Call(NamedTuple):
@@ -98,7 +81,7 @@ def functions(calls: Sequence[tuple[Call, str]]) -> tuple[Function, ...]:
         parameter = next(iter(arguments[0]), "")
         values = tuple(argument[parameter] for argument in arguments) if parameter else ()
         parts = [f"{value}: {text}" for value, text in zip(values, texts, strict=True)] if values else [texts[0]]
-        distinct.append(Function(name, ANSWERS if name == ANSWER else " ".join(parts), parameter, values))
+        distinct.append(Function(name, TEXTS["ANSWERS"] if name == ANSWER else " ".join(parts), parameter, values))
     return tuple(distinct)
 
 
@@ -217,4 +200,4 @@ def write_functions(functions: Sequence[Function]) -> str:
         values = " | ".join(json.dumps(value, ensure_ascii=False) for value in function.values)
         arguments = f"{function.parameter}: {values}" if values else ""
         lines.append(f"- {function.name}({arguments}): {function.description}\n")
-    return f"{LISTED}{''.join(lines)}{WRITTEN}"
+    return TEXTS["LISTED"] + "".join(lines) + TEXTS["WRITTEN"]
