@@ -92,15 +92,16 @@ def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) ->
         document = {"answers": answers, "cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": notes}
         printing.print_json(document)
         return
+    written = _write_run(run_data, figures) if write else ()  # before a reader of this output may close it
     printing.print_tables(run_data.rows, run_data.sweep, run_data.folder)
     show(*map(rich_table, all_tables.terminal_tables(run_data)), min_width=WIDTH)
     printing.print_sources(run_data.folder, [*limited_products(run_data.sweep), *run_data.left_out])
-    if write:
-        _write_run(run_data, figures)
+    printing.print_lines(written)
     printing.print_answers(run_data.rows, run_data.sweep, run_data.folder)
 
 
-def _write_run(run_data: RunData, figures: bool) -> None:
+def _write_run(run_data: RunData, figures: bool) -> Sequence[str]:
+    """Write tables, page and figures; return a line on each kind."""
     from orchestrator.report.figures.draw import write_figures
 
     folder = run_data.folder
@@ -108,9 +109,11 @@ def _write_run(run_data: RunData, figures: bool) -> None:
         files = all_tables.write_tables(run_data)
         page = write_page(run_data)
         drawn = write_figures(run_data) if figures else []
-    print(f"intervals: {describe_clusters(run_data)}")
-    print(f"{len(files)} files in {folder}/tables; open {page} in a browser")
-    print(f"{len(drawn)} files in {folder}/figures" if figures else "report --figures draws every figure")
+    return (
+        f"intervals: {describe_clusters(run_data)}",
+        f"{len(files)} files in {folder}/tables; open {page} in a browser",
+        f"{len(drawn)} files in {folder}/figures" if figures else "report --figures draws every figure",
+    )
 
 
 def _compare_runs(runs: Sequence[RunData], as_json: bool) -> None:

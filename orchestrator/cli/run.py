@@ -96,7 +96,7 @@ def _print_outcome(outcome: AttemptOutcome, sweep: Sweep, folder: Path) -> None:
         print(f"Tables, figures and report.html: proactive-sweep report {shlex.quote(sweep.output)}")
         print_mlflow(folder)
         if sweep.tracking.uri != "none":
-            print(f"Figures, tables and sample episodes in MLflow: proactive-sweep track {shlex.quote(str(folder))}")
+            print(f"Figures and tables in MLflow: proactive-sweep track {shlex.quote(str(folder))}")
         if failed := int(outcome.rows["failed"].sum()):
             print_lines([f"{failed:,} episodes failed; rerun with --retry failed to play them again"])
         warn_of_cut_thoughts(outcome.rows)

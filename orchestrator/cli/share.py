@@ -18,7 +18,7 @@ def track(
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow: 'sqlite' or an address.")] = None,
     data: MovedData = None,
 ) -> None:
-    """Rebuild the MLflow run of a run folder, with tables, figures and the report; bridges adds episodes as traces."""
+    """Rebuild the MLflow run of a run folder, with tables, figures, the report and, by the extra bridges, traces of episodes."""
     from orchestrator.tracking.rebuild import track as rebuild
 
     rebuild(folder, tracking_uri, data)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-SHARES = ("asks", "gave_up_at_once", "guessed_at_once", "right_if_asked", "unreadable")
+SHARES = ("asks", "gave_up_at_once", "guessed_at_once", "unreadable")
 MEANS = ("acc", "acc_first", "ps", "loops", *SHARES)
 OTHERS = (
     ("oeg", ("aggregate", "category", "suggestion"), ""),
@@ -33,6 +33,9 @@ def model_measures(cells: Sequence[CellRow], main_condition: str) -> dict[str, f
     choices = [cell for cell in cells if cell["protocol"] == "mcqa"]
     main = [cell for cell in choices if cell["condition"] == main_condition and "acc" in cell]
     measures = _means(main, MEANS)
+    if asked := sum(cell.get("asks", 0.0) for cell in main):  # a ratio of two means, as in the report
+        right = sum(cell.get("asks", 0.0) * cell.get("right_if_asked", 0.0) for cell in main)
+        measures["right_if_asked"] = rounded(right / asked)
     measures |= {f"acc/{cell['scenario']}": cell["acc"] for cell in main}
     measures |= {"scenarios": float(len(main))} if main else {}
     for condition in sorted({cell["condition"] for cell in choices}):
