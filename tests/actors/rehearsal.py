@@ -2,9 +2,8 @@
 
 ``python -m tests.actors.rehearsal CHECKPOINTS DATA TASK ...``; the tasks are ``ids:NAME`` (token ids and certificates, without
 weights), ``batch:NAME`` (several requests at once), ``replies:NAME`` (both engines play) and ``thoughts:NAME`` (a cut-off
-thought). A process of its own, because the
-packages that some processors need are on its path alone; one for many tasks, because its imports take 20 CPU seconds.
-Checkpoints that are not there are built; pictures are drawn into DATA.
+thought). A process of its own, because the packages that some processors need are on its path alone; one for many tasks,
+because its imports take 20 CPU seconds. Checkpoints that are not there are built; pictures are drawn into DATA.
 """
 
 from __future__ import annotations

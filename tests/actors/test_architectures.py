@@ -32,9 +32,9 @@ PLAYED = {"transformers": list(EVERY), "vllm": [name for name in ON_VLLM if EVER
 """Engine -> the architectures that it plays here."""
 UNKEPT = ("phi-4", "gemma3", "minicpm-v-4.6")
 """Their processors join a batch in ways of their own, so processed pictures are not kept."""
-ON_TRANSFORMERS = [pytest.param(name, marks=pytest.mark.slow if name in FEW else pytest.mark.long) for name in EVERY]
+MARKS = {name: pytest.mark.slow if name in FEW else pytest.mark.long for name in EVERY}
 PAIRS = [
-    pytest.param(kind, name, marks=pytest.mark.slow if name in FEW else pytest.mark.long)
+    pytest.param(kind, name, marks=MARKS[name])
     for kind, names in {"transformers": list(EVERY), "vllm": ON_VLLM}.items()
     for name in names
 ]
@@ -129,7 +129,7 @@ def test_the_input_of_a_faithful_entry_is_the_packages_in_both_engines(
 
 
 @pytest.mark.timeout(1600)
-@pytest.mark.parametrize("name", ON_TRANSFORMERS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS[name]) for name in EVERY])
 def test_a_batch_is_answered_as_its_requests_alone_and_kept_pictures_change_no_tensor(ask, name: str) -> None:
     outcome = ask("batch", name)
 

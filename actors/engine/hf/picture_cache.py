@@ -35,8 +35,9 @@ class PictureCache:
         self.kept: OrderedDict[bytes, Mapping[str, Any]] = OrderedDict()
         """Hash of the pixels -> what the processor made of the picture; the last used one is last."""
         self._layout: tuple[bool, dict[str, Any]] | None = None
-        """Whether the pictures come in a list per request, and the options: those of the first call, as of all others."""
+        """Of the first call: True if its pictures came in a list per request, and its options. Other calls go past the cache."""
         self._is_exact = False
+        """True if joined parts were the processor's own tensors in the test."""
 
     def __call__(self, images: Sequence[Any], **options: Any) -> Any:
         """Return the tensors of a batch; raises what the processor raises."""
@@ -68,8 +69,9 @@ class PictureCache:
         key = blake2b(image.tobytes() + repr((image.mode, image.size)).encode()).digest()
         if key not in self.kept:
             self.kept[key] = self._compact(self.preprocess(batch, **options))
-            while sum(map(_memory, self.kept.values())) > MAX_BYTES and len(self.kept) > 1:
-                self.kept.popitem(last=False)
+            excess = sum(map(_memory, self.kept.values())) - MAX_BYTES
+            while excess > 0 and len(self.kept) > 1:
+                excess -= _memory(self.kept.popitem(last=False)[1])
         self.kept.move_to_end(key)
         return self.kept[key]
 

@@ -1,4 +1,4 @@
-"""What a processor made of a picture is made once, joined to the processor's own tensors, and bounded in memory."""
+"""A picture is processed once while it is kept, batches get the processor's own tensors, and the oldest pictures go first."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from actors.engine.hf.picture_cache import PictureCache, are_equal
 from tests.actors.newer_architectures import EVERY
 
 NOISE = np.random.default_rng(0)
-PICTURES = [
-    Image.fromarray(NOISE.integers(0, 256, (high, wide, 3), dtype=np.uint8))
-    for high, wide in ((60, 80), (200, 90), (64, 64))
-]
+SHAPES = (60, 80, 3), (200, 90, 3), (64, 64, 3)
+PICTURES = [Image.fromarray(NOISE.integers(0, 256, shape, dtype=np.uint8)) for shape in SHAPES]
+ROWS = [PICTURES[:2], PICTURES[2:], PICTURES[:1]]
+BATCHES = {"llava-1.5": PICTURES, "llava-next-mistral": PICTURES * 2, "idefics3": ROWS}
 
 
 class Counted:
@@ -35,16 +35,9 @@ class Counted:
         return self.preprocess(images, **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "images"),
-    [
-        ("llava-1.5", PICTURES),
-        ("llava-next-mistral", [*PICTURES, PICTURES[0]]),
-        ("idefics3", [PICTURES[:2], PICTURES[2:], PICTURES[:1]]),
-    ],
-)
-def test_each_picture_is_processed_once_and_no_tensor_differs(name: str, images: list[Any]) -> None:
-    counted = Counted(name)
+@pytest.mark.parametrize("name", BATCHES)
+def test_each_picture_is_processed_once_and_no_tensor_differs(name: str) -> None:
+    counted, images = Counted(name), BATCHES[name]
     keeping = PictureCache(counted, torch.float32)
     first, tested = keeping(images, return_tensors="pt"), counted.seen
     again = keeping(images[::-1], return_tensors="pt")
