@@ -29,12 +29,12 @@ from tests.oracle import oracle_path, oracle_python
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("front", "engine")
+"""Processes of a worker: the one that renders and plays, and those of its engine."""
 FRONT_ENDS = {
     "new": "vllm, new pictures", "order": "vllm, in the plan's order",
     "not kept": "transformers, every picture processed again", "kept": "transformers, in the plan's order",
 }  # fmt: skip
 """Measure of ``front_end`` -> its name in the table."""
-"""Processes of a worker: the one that renders and plays, and those of its engine."""
 
 
 class LeftOut(Exception):
@@ -225,7 +225,7 @@ def front_end(bench: Bench, others: Others) -> Iterator[str]:
 
     def measure_front_end(name: str) -> Figures:
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-            command = [sys.executable, "-m", "tests.bench.front_end", name, folder, str(bench.size(64, 2))]
+            command = [sys.executable, "-m", "tests.bench.front_end", name, folder, str(bench.size(16, 2))]
             report = run_json(command, **packages)
         return {
             f"{size}, {label}, {unit}": figures[kind][unit]

@@ -87,8 +87,7 @@ async def measure_replies(backend: Any, requests: Sequence[Request]) -> dict[str
             await backend.reply(request)
 
     await asyncio.gather(*map(reply_in_turn, requests))
-    taken, used = time.perf_counter() - began, time.process_time() - before
-    return {"requests/s": len(requests) / taken, "CPU ms a request": 1e3 * used / len(requests)}
+    return rates(len(requests), before, began)
 
 
 async def measure_batches(model: ModelAndProcessor, folder: Path, requests: Sequence[Request]) -> dict[str, float]:
@@ -98,8 +97,13 @@ async def measure_batches(model: ModelAndProcessor, folder: Path, requests: Sequ
     before, began = time.process_time(), time.perf_counter()
     for first in range(0, len(jobs), ROWS):
         model.inputs(jobs[first : first + ROWS])
+    return rates(len(jobs), before, began)
+
+
+def rates(requests: int, before: float, began: float) -> dict[str, float]:
+    """Return the two measures of requests since ``before`` on the processor's clock and ``began`` on the wall's, in seconds."""
     taken, used = time.perf_counter() - began, time.process_time() - before
-    return {"requests/s": len(jobs) / taken, "CPU ms a request": 1e3 * used / len(jobs)}
+    return {"requests/s": requests / taken, "CPU ms a request": 1e3 * used / requests}
 
 
 async def main(architecture: str, folder: Path, pictures: int) -> None:
