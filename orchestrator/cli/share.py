@@ -24,9 +24,7 @@ def track(
     rebuild(folder, tracking_uri, data)
     print_mlflow(folder)
     if "track" not in offers("bridge"):
-        print_lines(
-            [f"episodes as traces come with the extra bridges, which is not installed: {install_line('bridges')}"]
-        )
+        print(f"episodes as traces come with the extra bridges, which is not installed: {install_line('bridges')}")
 
 
 @reads_folders
