@@ -123,7 +123,7 @@ async def ask_together(name: str, folder: Path, data: Path) -> dict[str, Any]:
         together = [reply.text for reply in await asyncio.gather(*map(backend.reply, requests))]
         alone = [(await backend.reply(request)).text for request in requests]
         jobs = [Job(request, await backend.pictures.load(request.messages)) for request in requests]
-        model, processor = backend.model, backend.model.processor.image_processor
+        model, processor = backend.model, backend.model.caching_processor.image_processor
         tensors = model.on_device(model.inputs(jobs))
         kept = isinstance(processor.preprocess, PictureCache) and bool(processor.preprocess.kept)
         processor.preprocess = getattr(processor.preprocess, "preprocess", processor.preprocess)

@@ -111,7 +111,7 @@ async def main(architecture: str, folder: Path, pictures: int) -> None:
         source = write(architecture, folder / architecture)
     model = ModelSpec(name=architecture, source=str(source), backend="vllm", gpus=0, options={"max_model_len": 16384})
     plain = ModelAndProcessor(model.model_copy(update={"backend": "transformers", "options": {}, "dtype": "bfloat16"}))
-    processor: Any = plain.processor.image_processor
+    processor: Any = plain.caching_processor.image_processor
     keeping = processor.preprocess
     copy_benchmark(folder / "demo", per_scenario=1)
     sample = load_samples(folder / "demo", "QD", filtered=False)[0]

@@ -200,7 +200,7 @@ class ModelAndProcessor:
         if 0 < model.gpus < 1 and self.device == "cuda":
             torch.cuda.set_per_process_memory_fraction(model.gpus)
         self.network: Any = load_network(model, self.device, source)
-        keep_processed_pictures(getattr(self.processor, "image_processor", None), self.network.dtype)
+        self.caching_processor = keep_processed_pictures(self.processor)
         self.stops = all_end_tokens(self.network, self.tokenizer)
         self.checkpoint_decoding = self.network.generation_config.to_diff_dict()
         """The checkpoint's generation configuration, before it is replaced."""
@@ -225,11 +225,11 @@ class ModelAndProcessor:
         if any(pictures):  # one flat list, as in the package: LLaVA-OneVision does not tile pictures of nested lists
             arguments["images"] = [picture for own in pictures for picture in own]
         try:
-            tensors = self.processor(**arguments)
+            tensors = self.caching_processor(**arguments)
         except ValueError:
             if len(jobs) == 1 or not any(pictures):
                 raise
-            tensors = self.processor(**arguments | {"images": pictures})  # Gemma 3 and SmolVLM take batches so
+            tensors = self.caching_processor(**arguments | {"images": pictures})  # Gemma 3 and SmolVLM take batches so
         needed = int(tensors["attention_mask"].sum(dim=1).max())
         if self.max_context is not None and needed >= self.max_context and not self.model.exceeds_context:
             raise Overflow(f"the prompt has {needed} tokens, the model takes {self.max_context}")

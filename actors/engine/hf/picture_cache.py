@@ -1,13 +1,14 @@
 """Keeps what an image processor made of each picture, which the next conditions of a sample show again.
 
 A picture is processed alone, once, and the parts are joined as the processor itself joins a batch: below one another, each
-padded with zeros to the largest, with floats in the network's type, to which every call converts them. Where that does not
-give the processor's own tensors, to the bit, for three test pictures, nothing is kept.
+padded with zeros to the largest. Where that does not give the processor's own tensors, to the bit, for three test pictures,
+nothing is kept.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
+from copy import copy
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -21,38 +22,38 @@ TEST_SIZES = ((96, 64), (640, 480), (480, 640))
 """Width and height of the test pictures."""
 
 
-def keep_processed_pictures(image_processor: Any, dtype: torch.dtype) -> None:
-    """Put a cache before a processor's method ``preprocess``; a processor of another kind stays as it is."""
-    if isinstance(image_processor, BaseImageProcessor):
-        image_processor.preprocess = PictureCache(image_processor.preprocess, dtype)
+def keep_processed_pictures(processor: Any) -> Any:
+    """Return a copy of the processor with a cache before its pictures' ``preprocess``; one of another kind as it is."""
+    if not isinstance(getattr(processor, "image_processor", None), BaseImageProcessor):
+        return processor
+    caching = copy(processor)
+    caching.image_processor = copy(processor.image_processor)
+    caching.image_processor.preprocess = PictureCache(processor.image_processor.preprocess)
+    return caching
 
 
 class PictureCache:
     """The method ``preprocess`` of an image processor, with a memory; call it from one thread at a time."""
 
-    def __init__(self, preprocess: Callable[..., Any], dtype: torch.dtype) -> None:
-        self.preprocess, self.dtype = preprocess, dtype
+    def __init__(self, preprocess: Callable[..., Any]) -> None:
+        self.preprocess = preprocess
         self.kept: OrderedDict[bytes, Mapping[str, Any]] = OrderedDict()
         """Hash of the pixels -> what the processor made of the picture; the last used one is last."""
-        self._layout: tuple[bool, dict[str, Any]] | None = None
-        """Of the first call: True if its pictures came in a list per request, and its options. Other calls go past the cache."""
-        self._is_exact = False
-        """True if joined parts were the processor's own tensors in the test."""
+        self._layout: tuple[()] | tuple[bool, dict[str, Any]] | None = None
+        """Of the first call: True if its pictures came in a list per request, and its options; empty if parts do not join."""
 
     def __call__(self, images: Sequence[Any], **options: Any) -> Any:
         """Return the tensors of a batch; raises what the processor raises."""
         layout = isinstance(images[0], list), options
         if self._layout is None:
-            self._layout, self._is_exact = layout, self._test(*layout)
-        if layout != self._layout or not self._is_exact:
-            return self.preprocess(images, **options)
-        return self._join(images, *layout)
+            self._layout = layout if self._test(*layout) else ()
+        return self._join(images, *layout) if layout == self._layout else self.preprocess(images, **options)
 
     def _test(self, in_rows: bool, options: Mapping[str, Any]) -> bool:
         first, second, third = (Image.radial_gradient("L").resize(size).convert("RGB") for size in TEST_SIZES)
         images = [[first, second], [third, first]] if in_rows else [first, second, third]
         try:
-            return are_equal(self._join(images, in_rows, options), self._compact(self.preprocess(images, **options)))
+            return are_equal(self._join(images, in_rows, options), self.preprocess(images, **options))
         except Exception:  # of a form that is not known here; a real fault comes again without the cache
             return False
         finally:
@@ -66,20 +67,19 @@ class PictureCache:
         return BatchFeature({key: _concatenate([_in_one_row(row, key) for row in rows]) for key in rows[0][0]})
 
     def _process(self, image: Image.Image, batch: Sequence[Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
-        key = blake2b(image.tobytes() + repr((image.mode, image.size)).encode()).digest()
+        key = sha256(image.tobytes() + repr((image.mode, image.size)).encode()).digest()
         if key not in self.kept:
-            self.kept[key] = self._compact(self.preprocess(batch, **options))
+            self.kept[key] = _in_one_piece(self.preprocess(batch, **options))
             excess = sum(map(_memory, self.kept.values())) - MAX_BYTES
             while excess > 0 and len(self.kept) > 1:
                 excess -= _memory(self.kept.popitem(last=False)[1])
         self.kept.move_to_end(key)
         return self.kept[key]
 
-    def _compact(self, features: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the tensors in the network's type and in one piece each, which makes joining them three times as fast."""
-        tensors = {name: value for name, value in features.items() if isinstance(value, torch.Tensor)}
-        floats = {name: value.to(self.dtype) for name, value in tensors.items() if value.is_floating_point()}
-        return {**features, **{name: value.contiguous() for name, value in (tensors | floats).items()}}
+
+def _in_one_piece(features: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the features with each tensor in one piece of memory, which makes joining them three times as fast."""
+    return {name: value.contiguous() if isinstance(value, torch.Tensor) else value for name, value in features.items()}
 
 
 def _in_one_row(parts: Sequence[Mapping[str, Any]], key: str) -> Any:

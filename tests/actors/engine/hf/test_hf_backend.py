@@ -162,7 +162,7 @@ def test_unanswerable_request_fails_alone(backend: TransformersBackend) -> None:
 def test_picture_refused_by_processor_ends_only_its_episode(folder: Path) -> None:
     """One picture is refused in the middle of a batch; the other requests are answered."""
     backend = open_backend(folder)
-    process = backend.model.processor.image_processor.preprocess
+    process = backend.model.caching_processor.image_processor.preprocess
 
     def strict(images: Any, **options: Any) -> Any:
         for pictures in images:
@@ -171,7 +171,7 @@ def test_picture_refused_by_processor_ends_only_its_episode(folder: Path) -> Non
                     raise ValueError("absolute aspect ratio must be smaller than 200")
         return process(images, **options)
 
-    backend.model.processor.image_processor.preprocess = strict
+    backend.model.caching_processor.image_processor.preprocess = strict
     paint_pictures(folder, ["thin.png"], (600, 2))
     many = [
         make_request(user("What is this?", ref), max_tokens=4) for ref in (picture(0), ImageRef("thin.png"), picture(2))

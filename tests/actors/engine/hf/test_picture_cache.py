@@ -38,7 +38,7 @@ class Counted:
 @pytest.mark.parametrize("name", BATCHES)
 def test_each_picture_is_processed_once_and_no_tensor_differs(name: str) -> None:
     counted, images = Counted(name), BATCHES[name]
-    keeping = PictureCache(counted, torch.float32)
+    keeping = PictureCache(counted)
     first, tested = keeping(images, return_tensors="pt"), counted.seen
     again = keeping(images[::-1], return_tensors="pt")
 
@@ -51,7 +51,7 @@ def test_only_so_many_bytes_are_kept_and_the_oldest_go(monkeypatch: pytest.Monke
     counted = Counted("llava-1.5")
     one = counted([PICTURES[0]], return_tensors="pt")["pixel_values"].nbytes
     monkeypatch.setattr(picture_cache, "MAX_BYTES", 2 * one)
-    keeping = PictureCache(counted, torch.float32)
+    keeping = PictureCache(counted)
     keeping(PICTURES, return_tensors="pt")
     before = counted.seen
     assert len(keeping.kept) == 2
@@ -66,5 +66,5 @@ def test_a_processor_whose_batches_are_otherwise_is_asked_itself() -> None:
     def scale_by_number(images: list[Any], **options: Any) -> Any:
         return {"pixel_values": torch.full((len(images), 2), float(len(images)))}
 
-    keeping = PictureCache(scale_by_number, torch.float32)
+    keeping = PictureCache(scale_by_number)
     assert are_equal(keeping(PICTURES), scale_by_number(PICTURES)) and not keeping.kept
