@@ -5,8 +5,10 @@ JSON that is no answer raises ``UnreadableAnswer``, an error inside an answer ``
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from actors.engine.chat_format import MAX_NAME, bounded_call
@@ -18,14 +20,8 @@ MAX_CALLS = 16
 """Most function calls that are stored of a reply."""
 MAX_SHOWN, MAX_PARTS = 40, 1000
 """Most characters of a service's value in a message, and most parts of a content."""
-FILTERED = re.compile(
-    r"filter|safety|prohibit|recitation|sensitive|block|\bspii?\b|guardrail|moderat|refus|policy|flagged|language", re.I
-)
-FAILED = re.compile(r"error|fail|abort|cancel|insufficient|unavailable|overload|malformed", re.I)
-TRUNCATED = re.compile(r"length|max.*tokens?|limit|window|truncat|incomplete", re.I)
-ENDED = re.compile(r"stop|eos|end|complete|finish|done|tool|function", re.I)
-"""Words for the end of a reply by meaning, in the order in which they are tried; OpenAI's are ``stop``, ``length``,
-``content_filter``, ``tool_calls``, other services have some forty more."""
+WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+"""The words of services, by meaning."""
 THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 """Fields of a message in which services put what the model thought."""
 T = TypeVar("T")
@@ -136,9 +132,8 @@ def parse_first_choice(answer: Mapping[str, Any], tools: bool = False) -> Answer
 
 def read_finish(word: object) -> str:
     """Return ``stop``, ``length``, ``content_filter``, ``failed`` or ``unknown``."""
-    kinds = ((FILTERED, "content_filter"), (FAILED, "failed"), (TRUNCATED, "length"), (ENDED, "stop"))
     text = word if isinstance(word, str) else ""
-    return next((kind for pattern, kind in kinds if pattern.search(text)), "unknown")
+    return next((kind for kind, words in WORDS["end"].items() if re.search("|".join(words), text, re.I)), "unknown")
 
 
 def _read_content(message: Mapping[str, Any]) -> tuple[str, str]:
