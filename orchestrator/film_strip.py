@@ -16,12 +16,12 @@ from typing import Any
 
 import polars as pl
 
-from actors.playing.prompts import apply_condition, open_view, turn_view
+from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, option_table
-from envs.lenient import repair_reply
 from envs.render import Renderer, UnreadablePicture
-from envs.types import ImageRef, Move, Sample, State, View
+from envs.types import ImageRef, Sample, View
+from orchestrator.audit.answers import Replayed, replay
 from orchestrator.datasets.staging import data_folder
 from orchestrator.report.html.text import visible
 from orchestrator.report.run_data import RunData
@@ -186,37 +186,27 @@ def replay_episode(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[d
 
 def _replay(sample: Sample, condition: Condition, row: Row, turns: Sequence[Row]) -> dict[int, ReplayedTurn]:
     """Return the question that each stored reply answered, up to the first turn whose stored frame or reading differs."""
-    game, questions = SCENARIOS[sample.scenario], dict[int, ReplayedTurn]()
-    state, is_open = game.initial(sample, condition.mode, row["seed"]), row["protocol"] in OPEN
-    column = "read_as" if is_open or row["protocol"] == Protocol.TOOLS else "reply"
-    for turn in turns[:1] if row["protocol"] == Protocol.OEG else turns:
-        reply = turn[column] or ""
-        if state.ending is not None or state.frame != turn["frame"]:
+    protocol, questions = Protocol(row["protocol"]), dict[int, ReplayedTurn]()
+    replies = [turn["judged" if protocol is Protocol.OEG_MULTI else "reply"] for turn in turns]
+    readings = ("frame",) if protocol.is_open_ended else ("frame", "option", "category", "action")
+    for turn, again in zip(turns, replay(sample, condition, replies, protocol, row["seed"]), strict=False):
+        if any(turn[name] != getattr(again.turn, name) for name in readings):
             break
-        if is_open:
-            question = ReplayedTurn(open_view(sample, state, condition)._replace(options=(), categories=()))
-            state, _ = game.step(sample, state, reply)
-        else:
-            reading = repair_reply(sample, state, reply) if condition.lenient else reply
-            question = _question(sample, state, condition, reading)
-            move = Move(turn["move"]) if turn["move"] in set(Move) else None
-            state, again = game.step(sample, state, reading, move)
-            readings = again.option.value, again.category.value, again.action.value
-            if readings != (turn["option"], turn["category"], turn["action"]):
-                break
-        questions[turn["turn"]] = question
+        questions[turn["turn"]] = _question(sample, again, protocol)
     return questions
 
 
-def _question(sample: Sample, state: State, condition: Condition, reading: str) -> ReplayedTurn:
-    """Return the question at a state, with what counts there and what the reading names."""
-    game, view = SCENARIOS[sample.scenario], turn_view(sample, state, condition)
-    askable = set(game.askable(sample, state)) if view.options else set()
+def _question(sample: Sample, again: Replayed, protocol: Protocol) -> ReplayedTurn:
+    """Return the question of a turn, with what counts there and what the reply names."""
+    game, view = SCENARIOS[sample.scenario], again.view
+    if protocol.is_open_ended:
+        return ReplayedTurn(view._replace(options=(), categories=()))
+    askable = set(game.askable(sample, again.before)) if view.options else set()
     asks = tuple(n for n, option in enumerate(view.options) if option in askable)
-    text, letter = as_text(reading), as_letter(reading)
+    text, letter = as_text(again.option or ""), as_letter(again.option or "")
     sides = ((view.options, 0), (view.categories, len(view.options)))
     suggestion, category = (option_table(side, (), first).read(text, letter).chosen for side, first in sides)
-    answer = view.categories.index(sample.answer) if game.answerable(sample, state) else -1
+    answer = view.categories.index(sample.answer) if game.answerable(sample, again.before) else -1
     return ReplayedTurn(view, answer, asks, (suggestion, category))
 
 

@@ -1,4 +1,4 @@
-"""Replays recorded replies in our game: for the audit of a run, and for ``audit --answers``, which needs no pictures.
+"""Replays recorded replies in our game: for the audit, film strips, and ``audit --answers``, which needs no pictures.
 
 Of answers, each input line gives one output line, and equal inputs give equal outputs.
 """
@@ -35,6 +35,7 @@ class Replayed(NamedTuple):
     """What it would see without the condition's changes, as in the package."""
     option: str | None
     """The option that the reply was read as; None if it was unreadable."""
+    before: State
     state: State
     turn: Turn
 
@@ -52,7 +53,7 @@ def replay(
     for reply in replies:
         if state.ending is not None:
             return
-        view = (open_view if is_dialogue else turn_view)(sample, state, condition)
+        view = (open_view if protocol.is_open_ended else turn_view)(sample, state, condition)
         plain = game.view(sample, state, condition.hint and not is_dialogue)
         option: str | None = reply or ""  # a judge that failed has no reply
         if is_dialogue:
@@ -62,8 +63,9 @@ def replay(
             option = called_option(view, offered_calls(sample, state, view), reply or "")
         elif condition.lenient:
             option = repair_reply(sample, state, reply or "")
+        before = state
         state, turn = game.step(sample, state, option or "")
-        yield Replayed(view, plain, option, state, turn)
+        yield Replayed(view, plain, option, before, state, turn)
 
 
 def _known_scenario(name: str) -> str:
@@ -114,7 +116,7 @@ def score_answers(sample: Sample, answers: list[str], hint: bool = False, refere
             "prompt": plain.prompt, "options": [*plain.options, *plain.categories], "answer": answer,
             "action": turn.option.value, "category": turn.category.value,
         }
-        for answer, (_, plain, _, _, turn) in zip(answers, turns, strict=False)
+        for answer, (_, plain, *_, turn) in zip(answers, turns, strict=False)
     ]  # fmt: skip
     return {
         "scenario": sample.scenario, "id": sample.id, "turns": rows, "num_turns": len(turns),

@@ -201,7 +201,7 @@ def _game_sides(episode: Recording, package: Mapping[str, Any]) -> Sides:
     turns = episode.replay()
     resized = protocol is Protocol.MCQA and condition.history and condition.resized
     edge = SCENARIOS[episode.sample.scenario].history_edge if resized else None
-    for number, (view, plain, option, _, turn) in enumerate(turns):
+    for number, (view, plain, option, *_, turn) in enumerate(turns):
         move = turn.move and turn.move.value
         if protocol is not Protocol.MCQA:
             yield f"turn {number}, read as", row["read_as"][number], option, NOT_ASKED
