@@ -10,9 +10,9 @@ import os
 import re
 import shlex
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
@@ -61,17 +61,10 @@ def import_client(uri: str) -> Any:
 
 def all_pages(search: Callable[..., Any], **query: Any) -> list[Any]:
     """Return every result of a paged search of MLflow's client."""
-    page = search(**query, max_results=PAGE_SIZE)
-    results = list(page)
-    while page.token:
-        page = search(**query, max_results=PAGE_SIZE, page_token=page.token)
-        results += page
-    return results
+    from mlflow.utils import get_results_from_paginated_fn
 
-
-def now_ms() -> int:
-    """Return the time in milliseconds since 1970."""
-    return int(time.time() * 1000)
+    page = partial(search, **query)
+    return list(get_results_from_paginated_fn(lambda most, token: page(max_results=most, page_token=token), PAGE_SIZE))
 
 
 def first_line(error: Exception) -> str:

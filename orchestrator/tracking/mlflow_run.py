@@ -8,6 +8,7 @@ everything can be sent again: nothing is created or recorded twice.
 import json
 import math
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,8 +35,6 @@ FILES = ("sweep.resolved.toml", "results.json")
 MAX_MODELS = CELLS_PER_MODEL = 1000
 """Most models, and cells of a model, that start times can order: MLflow's page sorts runs by start."""
 MAX_PARAM_CHARS, MAX_TAG_CHARS = 500, 5000
-METRICS_PER_CALL = 900
-"""Metrics that one call carries; MLflow's limit is 1,000."""
 CELL_NAMES = ("cell", "model", "scenario", "condition", "protocol")
 """Columns of a cell's row that identify it; they are tags and parameters of its run."""
 FIRST_METRICS = ("asks", "acc", "ps", "aggregate", "category", "suggestion")
@@ -108,13 +107,12 @@ class MlflowRun:
             for name, value in (("episodes_done", point.done), ("episodes_per_second", point.episodes_per_second))
             if value is not None
         ]
-        for start in range(0, len(metrics), METRICS_PER_CALL):
-            self.client.log_batch(self.parent, metrics=metrics[start : start + METRICS_PER_CALL])
+        self.client.log_batch(self.parent, metrics=metrics)
         self.points_sent = len(points)
 
     def send_cells(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Log what changed in cells since the server received them, then in their models, then in the sweep."""
-        at = client.now_ms()
+        at = int(time.time() * 1000)
         for row in rows:
             cell, finished = self._cell_run(row), int(row.get("finished") or 0)
             cell.planned = float(row.get("planned") or 0)

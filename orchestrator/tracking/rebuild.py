@@ -1,6 +1,7 @@
 """Rebuilds the MLflow runs of a run folder (``proactive-sweep track``)."""
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from orchestrator.tracking.tracker import TrackedRun, describe_dataset, is_mlflo
 
 
 def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
-    """Send a run folder to MLflow; raises RunFolderError if the folder has no results or MLflow does not accept them.
+    """Send a run folder to MLflow; raises RunFolderError if the folder has no results or MLflow does not accept them,
+    and PackageError if the extra's bridge cannot be imported.
 
     This adds what a live sweep has no time for: tables, figures, the report, the data set, and an extra's traces.
     ``data`` is the folder of the benchmark (default: the sweep's).
@@ -26,11 +28,12 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
     sweep, rows = read_results(folder)
     address = uri or _stored_address(folder, sweep["tracking"].get("uri", LOCAL))
     failed = "failed" in rows.columns and bool(rows["failed"].sum())
+    send_traces = load_function("bridge", "track") if "track" in offers("bridge") else None
     is_complete = rows["finished"].sum() == rows["planned"].sum() and not failed
     try:
         run = MlflowRun(TrackedRun.of(sweep, folder, address))
         run.send(rows.iter_rows(named=True), "FINISHED" if is_complete else "FAILED")
-        _send_report(run, data)
+        _send_report(run, data, send_traces)
     except Exception as error:  # MLflow's stores raise any error: SQL, HTTP and file errors among them
         raise RunFolderError(
             f"MLflow at {redact_address(address)} did not accept the runs of {folder}: {first_line(error)}; repeat the "
@@ -38,7 +41,7 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
         ) from None
 
 
-def _send_report(run: MlflowRun, data: Path | None) -> None:
+def _send_report(run: MlflowRun, data: Path | None, send_traces: Callable[..., None] | None) -> None:
     """Send tables, figures, the page, the data set and an extra's traces; nothing if the folder's episodes cannot be read."""
     from orchestrator.report.figures.draw import draw_figures
     from orchestrator.report.html.page import write_page
@@ -56,8 +59,8 @@ def _send_report(run: MlflowRun, data: Path | None) -> None:
     run.client.log_artifact(run.parent, str(write_page(run_data)))
     if run_data.samples:
         run.send_dataset(describe_dataset(run_data.sweep.name, run_data.sweep.data, run_data.samples))
-    if "track" in offers("bridge"):
-        load_function("bridge", "track")(run, run_data, data)
+    if send_traces:
+        send_traces(run, run_data, data)
 
 
 def read_results(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:

@@ -176,9 +176,10 @@ class Tracker:
         self._pipe.close()
         checkpoint(self.run.folder / NAME)
         if self._process.returncode:
-            has_results = (self.run.folder / "results.parquet").exists()
-            command = f"send it with: proactive-sweep track {shlex.quote(str(self.run.folder))}"
-            remedy = command if has_results else "the next `run` sends it"
+            remedy = "the next `run` sends the cells, points and files that it lacks"
+            if (self.run.folder / "results.parquet").exists():
+                command = f"proactive-sweep track {shlex.quote(str(self.run.folder))}"
+                remedy = f"{remedy}, and so does: {command}" if status == "KILLED" else f"send it with: {command}"
             _say(f"MLflow at {redact_address(self._uri)} did not receive everything; {remedy}")
 
     def _set_niceness(self, niceness: int) -> None:

@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +42,15 @@ def parent(all_runs):
     return parent_run
 
 
-def cells(all_runs) -> dict[str, Any]:
-    """Cell -> its run; fails where a cell has two."""
-    return _by_tag(all_runs, "cell")
-
-
-def models(all_runs) -> dict[str, Any]:
-    """Model -> its run; fails where a model has two."""
-    return _by_tag(all_runs, "model")
-
-
-def _by_tag(all_runs, level: str) -> dict[str, Any]:
+def _by_tag(level: str, all_runs) -> dict[str, Any]:
+    """Cell or model -> its run; fails where one has two."""
     nested = [run for run in all_runs if run.data.tags["level"] == level]
     by_tag = {run.data.tags[level]: run for run in nested}
     assert len(by_tag) == len(nested), f"a {level} has two runs"
     return by_tag
+
+
+cells, models = partial(_by_tag, "cell"), partial(_by_tag, "model")
 
 
 def tracked_run(folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None, **more: Any) -> TrackedRun:
@@ -71,7 +66,6 @@ def send(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED",
 
 
 def start_tracker(sweep, folder: Path, uri: str = "sqlite") -> Tracker:
-    """Start the process that records a run folder."""
     tracker = Tracker(TrackedRun.of(sweep.model_dump(mode="json", exclude_none=True), folder, uri))
     tracker.start(describe_dataset(sweep.name, sweep.data, {}))
     return tracker

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from actors.text.redaction import redact_address
-from orchestrator.tracking.client import first_line, now_ms
+from orchestrator.tracking.client import first_line
 from orchestrator.tracking.mlflow_run import LEVEL, NOTE, MlflowRun
 from orchestrator.tracking.tracker import TrackedRun, is_mlflow
 from proactive_learn.settings import Training
@@ -56,7 +56,7 @@ class TrainingProgress:
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record the metrics of one step; report once if few of the first groups have a gradient."""
         if not self.off:
-            self._unsent.append((step, now_ms(), metrics))
+            self._unsent.append((step, int(time.time() * 1000), metrics))
         self._recent.append(metrics)
         share = self._mean("live_groups", LIVE_CHECK_STEPS)
         if step + 1 == LIVE_CHECK_STEPS and share < MIN_LIVE_GROUPS:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from envs.errors import RunFolderError
+from envs.installed import Offer, PackageError
 from orchestrator.tracking.rebuild import _stored_address, read_results, track
 from tests.orchestrator.mlflow_stores import (
     cells,
@@ -132,9 +134,7 @@ def test_track_rebuilds_mirror_from_folder_without_duplicates(folder):
 
 
 def test_track_refuses_a_folder_without_results_and_a_missing_server(tmp_path):
-    with pytest.raises(
-        RunFolderError, match=r"has no results to send \(.*\); run its sweep first: proactive-sweep run$"
-    ):
+    with pytest.raises(RunFolderError, match=r"has no results to send \(.*\); run its sweep first: "):
         track(tmp_path)
     write_run_files(tmp_path, [row(0)], tracking={"uri": "http://***@host"})
     with pytest.raises(RunFolderError, match="type the whole address as --tracking-uri"):
@@ -145,6 +145,15 @@ def test_track_refuses_a_folder_without_results_and_a_missing_server(tmp_path):
     pl.DataFrame([{"cell": "c"}]).write_parquet(tmp_path / "results.parquet")
     with pytest.raises(RunFolderError, match="has no results to send"):
         read_results(tmp_path)
+
+
+def test_a_bridge_that_cannot_be_imported_is_named_before_anything_is_sent(tmp_path, monkeypatch):
+    write_run_files(tmp_path, [row(0)])
+    offer = Offer("bridge", "track", "own", "1.0", EntryPoint("track", "absent:send", "proactive_sweep.bridges"))
+    monkeypatch.setattr("envs.installed._find_offers", lambda kind, path: (offer,))
+    with pytest.raises(PackageError, match=r"the bridge 'track' of the installed package own 1\.0 cannot be imported"):
+        track(tmp_path)
+    assert not (tmp_path / "mlflow.db").exists()
 
 
 @pytest.mark.parametrize(

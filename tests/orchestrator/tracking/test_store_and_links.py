@@ -50,11 +50,8 @@ def database(tmp_path):
 def test_files_of_a_copied_database_are_in_its_own_folder(database):
     client.keep_files_inside(database, "file:///new/mlartifacts")
     with closing(sqlite3.connect(database)) as store:
-        addresses = [
-            address
-            for table, column in client.ADDRESS_COLUMNS
-            for (address,) in store.execute(f"SELECT {column} FROM {table}")
-        ]
+        queries = [f"SELECT {column} FROM {table}" for table, column in client.ADDRESS_COLUMNS]
+        addresses = [address for query in queries for (address,) in store.execute(query)]
 
     assert addresses == [f"file:///new/mlartifacts{end}" for end in ("", "/7/artifacts", "/7/traces")]
     client.keep_files_inside(database.with_name("absent.db"), "file:///new/mlartifacts")
