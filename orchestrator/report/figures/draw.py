@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from base64 import b64encode
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,15 +17,10 @@ from orchestrator.storage import safe_write
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CAPTIONS = {
-    "answer": "How episodes begin: zero-shot, and with hints.",
-    "conditions": "Change of each condition against zero-shot on the same samples, with paired intervals.",
-    "reference": "Accuracy where the model must ask for what it needs, against accuracy on the clear image.",
-    "actions": "What the answers were: zero-shot, with hints, and with suggestions that cannot help.",
-}
-"""Name of each figure -> its caption."""
-SHOWN = ("answer", "conditions")
-"""Figures of the page; `report --figures` writes all."""
+FIGURES = tomllib.loads(Path(__file__).with_name("figures.toml").read_text("utf-8"))
+CAPTIONS: dict[str, str] = {name: figure["caption"] for name, figure in FIGURES.items()}
+SHOWN = tuple(name for name, figure in FIGURES.items() if figure.get("on_page"))
+"""Figures of the page."""
 FORMATS = ("pdf", "svg")
 
 
@@ -34,7 +31,10 @@ def draw_figures(run_data: RunData, names: Collection[str] = tuple(CAPTIONS)) ->
         return {}
     from orchestrator.report.figures import plots
 
-    functions = {name: draw for name, draw in plots.FIGURES.items() if name in names} | offered
+    bars = {
+        name: partial(plots.shares_figure, **figure["bars"]) for name, figure in FIGURES.items() if "bars" in figure
+    }
+    functions = {name: (bars | plots.FIGURES)[name] for name in FIGURES if name in names} | offered
     with plots.house_style():
         drawn = {name: figure for name, draw in functions.items() if (figure := draw(run_data))}
         for figure in drawn.values():

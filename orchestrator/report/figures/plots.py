@@ -6,7 +6,6 @@ Every point has its 95% interval, and every number is in the tables. Equal figur
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +35,6 @@ METADATA = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Prod
 """File format -> metadata that is left out, so that equal figures give equal bytes."""
 Columns = tuple[str, str, str]
 """Columns of a value and the ends of its interval."""
-Looks = Mapping[str, tuple[str, str, str]]
-"""Share -> label, color (distinct in grayscale or by hatch), hatch."""
-WRONG, ABSTAINED, UNREAD = ("#e8893a", "\\\\\\\\"), ("#f7dc6f", "||||"), ("#bdbdbd", "xxxx")
-ACTIONS: Looks = {
-    "share_suggestion": ("suggestion", "#14406b", ""), "share_right": ("right category", "#0f7f58", "////"),
-    "share_wrong": ("wrong category", *WRONG), "share_abstention": ("abstention", *ABSTAINED),
-    "share_unparsable": ("unparsable", *UNREAD),
-}  # fmt: skip
-BEGINNINGS: Looks = {
-    "asks": ("asks", "#14406b", ""), "guessed_at_once": ("guesses at once", *WRONG),
-    "gave_up_at_once": ("gives up at once", *ABSTAINED), "unreadable_at_once": ("unreadable", *UNREAD),
-}  # fmt: skip
 SERIES, MARKERS = ("#14406b", "#e8893a", "#0f7f58", "#b04a8f", "#8a6d00", "#5aa9e6"), "os^DvPX*<>"
 
 
@@ -127,9 +114,11 @@ def _draw_intervals(panel: Axes, rows: pl.DataFrame, columns: Columns, levels: S
     panel.errorbar(value, levels, xerr=ends, linestyle="", **look)
 
 
-def shares_figure(run_data: RunData, conditions: Sequence[str], looks: Looks, label: str) -> Figure | None:
-    """Draw stacked shares, a panel per condition; the line on a bar is the interval of the first share."""
-    rows = _averages(run_data, conditions).drop_nulls(first := next(iter(looks)))
+def shares_figure(
+    run_data: RunData, conditions: Sequence[str], shares: Mapping[str, tuple[str, str, str]], label: str
+) -> Figure | None:
+    """Draw bars of ``figures.toml``; the line on a bar is the interval of the first share."""
+    rows = _averages(run_data, conditions).drop_nulls(first := next(iter(shares)))
     if rows["model"].n_unique() < FEWEST:
         return None
     rows = rows.with_columns(share_wrong=pl.col("share_category") - pl.col("share_right"))
@@ -138,7 +127,7 @@ def shares_figure(run_data: RunData, conditions: Sequence[str], looks: Looks, la
     for panel, condition in zip(panels, present, strict=True):
         part = rows.filter(condition=condition)
         levels, left = [names.index(model) for model in part["model"]], np.zeros(part.height)
-        for share, (name, color, hatch) in looks.items():
+        for share, (name, color, hatch) in shares.items():
             edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3}
             panel.barh(levels, part[share], 0.74, left, color=color, hatch=hatch, label=name, **edge)
             left = left + part[share].to_numpy()
@@ -196,11 +185,5 @@ def reference_figure(run_data: RunData) -> Figure | None:
     return dots_figure(run_data, rows, (ZERO_SHOT, "reference"), panels)
 
 
-BEGIN, ANSWER = "share of episodes by their first reply, %", "share of answers, %"
-FIGURES: dict[str, Callable[[RunData], Figure | None]] = {
-    "answer": partial(shares_figure, conditions=(ZERO_SHOT, "hint"), looks=BEGINNINGS, label=BEGIN),
-    "conditions": changes_figure,
-    "reference": reference_figure,
-    "actions": partial(shares_figure, conditions=(ZERO_SHOT, "hint", "random-proactive"), looks=ACTIONS, label=ANSWER),
-}
-"""Name -> function that draws the figure; it returns None if the run has nothing to draw."""
+FIGURES: dict[str, Callable[[RunData], Figure | None]] = {"conditions": changes_figure, "reference": reference_figure}
+"""Name -> function that draws a figure of points; it returns None if the run has nothing to draw."""
