@@ -221,7 +221,7 @@ def _changed_turns(sweep: Sweep, folder: Path, repeated: Path, episodes: pl.Data
     verdict = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_after")) for name in VERDICT)
     pairs = pairs.with_columns(verdict=verdict, changed=pl.col("reply") != pl.col("reply_after"))
     earlier = pl.col("verdict").cast(pl.Int64).cum_sum().shift(1, fill_value=0).over("key")
-    afresh = pl.col("condition").is_in([condition.name for condition in sweep.conditions if condition.unscored])
+    afresh = pl.col("condition").is_in([condition.name for condition in sweep.conditions if condition.rules])
     return pairs.with_columns(earlier=earlier).join(episodes, on="key").filter((pl.col("earlier") == 0) | afresh)
 
 

@@ -136,13 +136,8 @@ class Condition(Frozen):
 
     @property
     def rules(self) -> str:
-        """Return the name of the rules of a package by which it asks instead of playing; empty if it plays the game."""
+        """Return the name of a package's rules, by which it asks instead of playing, unscored; empty if it plays the game."""
         return "every-state" if self.every_state else "every-frame" if self.every_frame else ""
-
-    @property
-    def unscored(self) -> bool:
-        """Return True if it plays no game, so that its episodes have no score."""
-        return bool(self.rules)
 
     @property
     def many_images(self) -> bool:

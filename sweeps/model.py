@@ -72,11 +72,6 @@ class Endpoint(Frozen):
         """Return the most bytes of one encoded picture; None without a limit."""
         return PICTURE_LIMIT if self.picture_limit is None and self.server == "openai" else self.picture_limit
 
-    @property
-    def cost_known(self) -> bool:
-        """Return True if it has prices, or if the address is not OpenAI's own."""
-        return bool(self.prompt_price or self.reply_price or self.base_url)
-
     def _faults(self) -> Iterator[str]:
         if self.max_cost is not None and not (self.prompt_price or self.reply_price):
             yield "max_cost needs prompt_price and reply_price; without them, every request costs nothing"

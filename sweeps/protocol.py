@@ -30,11 +30,6 @@ class Protocol(StrEnum):
     """Multiple choice whose options are functions to call."""
 
     @property
-    def label(self) -> str:
-        """Return the protocol's name for use in a sentence."""
-        return LABELS[self]
-
-    @property
     def is_open_ended(self) -> bool:
         """Return True if answers are free text."""
         return self in OPEN_ENDED_CONDITIONS
@@ -46,6 +41,7 @@ LABELS = {
     Protocol.OEG_MULTI: "open-ended generation over several turns",
     Protocol.TOOLS: "tool calls",
 }
+"""Protocol -> its name in a sentence."""
 OPEN_ENDED_CONDITIONS = {
     Protocol.OEG: (ZERO_SHOT, "hint", "reference", "text-only"),
     Protocol.OEG_MULTI: (ZERO_SHOT, "hint"),
@@ -71,7 +67,7 @@ def unplayable_reason(
         return reason
     if condition.name not in OPEN_ENDED_CONDITIONS.get(protocol, (condition.name,)):
         plays = ", ".join(OPEN_ENDED_CONDITIONS[protocol])
-        return f"{condition.name} does not exist for {protocol.label}, which plays {plays}"
+        return f"{condition.name} does not exist for {LABELS[protocol]}, which plays {plays}"
     if condition.scenarios and scenario not in condition.scenarios:
         return f"{condition.name} exists only for {join_names(condition.scenarios)}, not for {scenario}"
     if reason := limit_reason(model, condition, protocol):
@@ -104,7 +100,7 @@ def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
         return f"tool calls exist only for the paper's scenarios; {scenario} defines no functions"
     if backend == "human":
         return "a person chooses options and calls no functions"
-    asks_otherwise = condition.many_images or condition.mode is Mode.RANDOM or condition.unscored
+    asks_otherwise = condition.many_images or condition.mode is Mode.RANDOM or condition.rules
     if asks_otherwise or condition.template or condition.lenient:
         reason = "calls are one turn's own options, in the package's words and read exactly"
         return f"{condition.name} does not exist for tool calls: {reason}"

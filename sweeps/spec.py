@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from envs.types import Mode
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.model import ModelSpec as ModelSpec
-from sweeps.protocol import ZERO_SHOT, Only, unplayable_reason
+from sweeps.protocol import LABELS, ZERO_SHOT, Only, unplayable_reason
 from sweeps.protocol import Protocol as Protocol
 from sweeps.sampling import Completed, Sampling, Whole
 from sweeps.sections import Cluster, Evidence, Precision, Replicates, Staging, Tracking
@@ -155,7 +155,8 @@ class Sweep(Frozen):
     def _faults(self) -> Iterator[str]:
         names, models = {condition.name for condition in self.conditions}, [model.name for model in self.models]
         choice, repeated, rule = Protocol.MCQA in self.protocols, self.replicates != Replicates(), self.precision
-        unpriced = [m.name for m in self.models if m.backend == "openai" and not m.endpoint.cost_known]
+        services = [model for model in self.models if model.backend == "openai"]
+        unpriced = [model.name for model in services if not (any(model.prices) or model.endpoint.base_url)]
         if len(set(models)) < len(models):
             yield f"a model is named twice in models: {max(models, key=models.count)!r}"
         if self.cluster.max_cost is not None and unpriced:
@@ -233,7 +234,7 @@ class Sweep(Frozen):
     def extensions(self) -> tuple[str, ...]:
         """Return its conditions, protocols and measures that are not the paper's."""
         conditions = (condition.name for condition in self.conditions if condition.name not in CONDITIONS)
-        return (*conditions, *(p.label for p in self.protocols if p is Protocol.TOOLS), *self.measures)
+        return (*conditions, *(LABELS[p] for p in self.protocols if p is Protocol.TOOLS), *self.measures)
 
     @property
     def turn_judge(self) -> Judge | None:

@@ -74,7 +74,7 @@ async def play(
         else:
             turns.append(PlayedTurn(turn, prompt.image, reply))
             past.append((prompt.situation.view, reply.text))
-            ending = state.ending if reply.text or cell.condition.unscored else ending_after(state, reply)
+            ending = state.ending if reply.text or cell.condition.rules else ending_after(state, reply)
     error = None if refusal is None else str(refusal)
     rejected = type(refusal) is Unprocessable
     options = rules.option_rows(key, cell.model.name, turns)

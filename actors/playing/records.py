@@ -103,7 +103,7 @@ def to_columns(row_type: type[NamedTuple], rows: Sequence[tuple[Any, ...]]) -> C
 def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
     """Return the row of an episode; an open-ended answer is neither right nor wrong."""
     turns, ending = episode.turns, episode.ending
-    unscored = cell.protocol is Protocol.OEG or cell.condition.unscored
+    unscored = cell.protocol is Protocol.OEG or cell.condition.rules
     asked = len(turns) + (ending is Ending.OVERFLOW)  # counts the turn whose request was too long
     suggestions, abstentions, categories, unparsable = _count_actions(turns)
     return EpisodeRow(

@@ -135,7 +135,7 @@ def audit(
     plan = plan_from_folder(folder, sweep)
     ask = open_package(fetch_lines(sweep), package, python, install)
     count, turn_count, verdict_count, found, raised = 0, 0, 0, list[Difference](), list[str]()
-    cells = {c.key: c for c in plan.cells if c.scenario in SCENARIOS and not c.condition.unscored}
+    cells = {c.key: c for c in plan.cells if c.scenario in SCENARIOS and not c.condition.rules}
     recordings = _recordings(plan, folder, cells)
     while batch := list(islice(recordings, BATCH)):
         for episode, answer in zip(batch, ask(list(map(task, batch))), strict=True):

@@ -38,7 +38,7 @@ def test_defaults_change_nothing_and_orders_are_in_no_key():
     assert plain.identity == BASE and plain.orders == 4
     assert Condition(name="c", every_state=True, orders=2).identity == Condition(name="c", every_state=True).identity
     assert Condition(name="c", every_state=True, thoughts=2).identity["thoughts"] == 2
-    facts = (plain.is_replicate, plain.unscored, plain.many_images, plain.shows_pictures, plain.hides_picture)
+    facts = (plain.is_replicate, bool(plain.rules), plain.many_images, plain.shows_pictures, plain.hides_picture)
     assert facts == (False, False, False, True, False)
 
 

@@ -37,7 +37,7 @@ class Benchmark:
         """``data`` is the benchmark folder; ``seed`` equals a sweep's ``seed``. Raises BadData or SweepError."""
         table: dict[str, Any] = {"data": str(data), "scenarios": scenarios, "seed": seed, "models": ["oracle"]}
         sweep = build(table | {"conditions": [condition], "selection": {"filtered": filtered}}, ORIGIN)
-        if sweep.conditions[0].unscored:
+        if sweep.conditions[0].rules:
             unit = "picture" if sweep.conditions[0].every_frame else "state"
             raise SweepError(f"{ORIGIN}: {condition} asks about every {unit} and is no game; name another condition")
         self.plan = build_plan(sweep)

@@ -98,7 +98,7 @@ def _read_maps(
 def _read_episodes(run_data: RunData) -> list[tuple[Any, ...]]:
     """Return key, model, scenario, condition, sample_id, cell, images and actions of the scored episodes of plain play."""
     conditions = run_data.conditions.items()
-    plain = [name for name, c in conditions if c.mode is Mode.PLAY and not c.hides_picture and not c.unscored]
+    plain = [name for name, c in conditions if c.mode is Mode.PLAY and not c.hides_picture and not c.rules]
     scored = run_data.scored.filter(pl.col("condition").is_in(plain), protocol="mcqa")
     names = ["key", "model", "scenario", "condition", "sample_id", "cell"]
     rows = _named_turns(run_data, scored).sort("key", "turn").group_by(names, maintain_order=True)

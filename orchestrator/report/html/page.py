@@ -28,6 +28,7 @@ from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.storage import lock, safe_write
 from orchestrator.storage.status import last_status
 from orchestrator.storage.verdict_store import judge_counts
+from sweeps.protocol import LABELS
 
 NAME = "report.html"
 
@@ -68,7 +69,7 @@ def list_facts(run_data: RunData) -> dict[str, str]:
         "Played": f"{finished:,} of {pluralize(planned, 'planned episode')}, {pluralize(rows.height, 'cell')}",
         "Data": _data(run_data),
         "Decoding": "; ".join(
-            f"{protocol.label} {sampling.description}, at most {sampling.max_tokens:,} new tokens a reply"
+            f"{LABELS[protocol]} {sampling.description}, at most {sampling.max_tokens:,} new tokens a reply"
             for protocol, sampling in samplings
         ),
         "Prompt text": ", ".join(dict.fromkeys(VERSIONS[protocol] for protocol in sweep.protocols)),
