@@ -23,7 +23,9 @@ def audit(
     data: MovedData = None,
     answers: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.jsonl", help="Score these instead: lines of scenario, id, answers; needs --data."),
+        typer.Option(
+            metavar="FILE.jsonl", help='Score lines {"scenario": "ROD", "id": 1, "answers": ["A."]}; with --data.'
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -31,10 +33,12 @@ def audit(
 
     With --answers, score transcripts made elsewhere: JSON lines in, JSON lines out, without pictures or models.
     """
-    if answers is not None and data is not None and not output:
+    if answers is not None:
+        if data is None or output or package or python or install:
+            raise UserError("--answers goes with --data alone: audit --answers FILE.jsonl --data DIR")
         _score_answers(answers, data)
         return
-    if answers is not None or not output:
+    if not output:
         raise UserError("name a run folder, or score transcripts by: audit --answers FILE.jsonl --data DIR")
     from orchestrator.audit.audit import audit as replay_run
 

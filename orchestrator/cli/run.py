@@ -64,7 +64,7 @@ def run(
         loaded = sweep_source.load_sweep(Path(sweep), [*overrides, *set_], output, model)
     elif model:
         sweep = str(sweep_source.write_line(model, options, output, None))
-        print_lines([f"{sweep}: the sweep, to edit; the same line resumes it"])
+        print_lines([f"{sweep}: the sweep; the same line resumes it, `run {sweep} --update` plays it as edited"])
         loaded = sweep_source.load_sweep(Path(sweep), set_, None)
     else:
         raise UserError("name a sweep (`ls sweeps`), or a model: run --model FOLDER, OWNER/NAME or http://HOST/v1#NAME")

@@ -156,7 +156,8 @@ def describe_silence(slots: Sequence[WorkerSlot], now: float, trouble: str) -> s
         return ""
     if trouble:
         return f"{trouble}, {sum(slot.leased_count for slot in playing):,} episodes wait"
-    return f"no episode since {now - max(slot.last_heard for slot in playing):.0f} s"
+    silence = now - max(slot.last_heard for slot in playing)
+    return f"no episode since {silence:.0f} s" if silence >= WRITE_INTERVAL_S else ""
 
 
 def _seconds_left(rows: Sequence[GroupRow], schedule: Scheduler) -> float | None:
