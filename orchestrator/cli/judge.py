@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from envs.errors import RunFolderError
-from orchestrator.cli.options import WIDTH, AsJson, RunName, readable_folder, required_name
-from orchestrator.cli.printing import print_json, print_result, print_tables, reading, text_table
+from orchestrator.cli.options import AsJson, RunName, readable_folder, required_name
+from orchestrator.cli.printing import print_json, print_result, print_tables, reading
 from orchestrator.report.scores import judge_agreement
+from orchestrator.report.tables.table import text_table
 from orchestrator.storage.run_folder import stored_sweep
 
 OwnSweep = Annotated[
@@ -79,11 +80,6 @@ def _show_agreement(folder: Path, as_json: bool) -> None:
     stored_sweep(folder)
     pairs = judge_agreement.agreement(folder)
     agreement = pairs.drop("first_yes", "other_yes")
-    rows = ([_format(value) for value in row] for row in agreement.iter_rows())
     too_few = "fewer than two judges have read answers of this run"
-    shown = text_table(agreement.columns, rows) if pairs.height else too_few
-    print_result(as_json, pairs.to_dicts(), shown, min_width=WIDTH)
-
-
-def _format(value: object) -> str:
-    return "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+    shown = text_table(agreement.columns, agreement.iter_rows()) if pairs.height else too_few
+    print_result(as_json, pairs.to_dicts(), shown)

@@ -12,7 +12,8 @@ from envs.errors import UserError
 from envs.installed import Offer, PackageError, load_function
 from envs.samples import lines_file
 from orchestrator.cli.options import AsJson
-from orchestrator.cli.printing import print_result, text_table
+from orchestrator.cli.printing import print_result
+from orchestrator.report.tables.table import text_table
 from sweeps import packages, registry
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.packages import BUILTIN
@@ -125,10 +126,4 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
         raise UserError(f"cannot list {kind!r}; type one of {', '.join(KINDS)}")
     rows = KINDS[kind]()
     heads = [HEADINGS.get(name, name) for name in rows[0]]
-    print_result(as_json, rows, text_table(heads, (map(_format_value, row.values()) for row in rows)))
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(value)
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    print_result(as_json, rows, text_table(heads, (row.values() for row in rows)))

@@ -9,23 +9,20 @@ import typer
 
 from actors.text.printable import printable
 from envs.errors import UserError
-from orchestrator.cli.options import WIDTH, AsJson, MovedData
-from orchestrator.cli.printing import print_result, reading, text_table
+from orchestrator.cli.options import AsJson, MovedData
+from orchestrator.cli.printing import print_result, reading
 from orchestrator.inspection import model_try, overflow
 from orchestrator.inspection import prompt_preview as preview
 from orchestrator.inspection.model_check import GPUS
 from orchestrator.inspection.model_check import check as check_models
 from orchestrator.planning.build_plan import build_plan
+from orchestrator.report.tables.table import text_table
 from sweeps.checkpoint import source_fault
 from sweeps.load import build_cell, load
 from sweeps.own_model import find_models
 from sweeps.protocol import ZERO_SHOT, Protocol
 from sweeps.sweep_file import missing_data, shipped_sweeps
 
-WIDE = 160
-"""Columns that the tables of tried models need."""
-CHECK_WIDTH = 100
-"""Columns of a terminal that the table of ``models check`` needs."""
 Names = Annotated[
     list[str] | None,
     typer.Argument(metavar="[NAME|SWEEP...]", help="Models by name, folders of checkpoints, a sweep file."),
@@ -54,7 +51,7 @@ def check(names: Names = None, gpu_type: GpuType = "h200", as_json: AsJson = Fal
         notes = [why] if why else overflow.lines(build_plan(sweep))
     document = {"models": [{"model": row.model, **row.cells, "ok": row.ok} for row in rows], "notes": notes}
     table = text_table(("model", "can play", "pictures", "memory", "license"), (row.summary for row in rows))
-    print_result(as_json, document, table, *(line for row in rows for line in row.lines), *notes, min_width=CHECK_WIDTH)
+    print_result(as_json, document, table, *(line for row in rows for line in row.lines), *notes)
     _exit(row.ok for row in rows)
 
 
@@ -97,7 +94,7 @@ def _try(models: list[str], sweep: Path | None, data: Path | None, backend: str,
     rows = play_trials(model_try.models(models, sweep, backend), sweep, data, _say)
     heads = ("model", "cut short", "input", "wrong")
     document = [{**row._asdict(), "ok": not row.wrong} for row in rows]
-    print_result(as_json, document, text_table(heads, (row.cells for row in rows)), min_width=WIDE)
+    print_result(as_json, document, text_table(heads, (row.cells for row in rows)))
     _exit(not row.wrong for row in rows)
 
 
@@ -114,7 +111,7 @@ def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: st
         for proof in proofs
         if proof.changed
     )
-    print_result(as_json, [proof._asdict() for proof in proofs], table, *notes, min_width=WIDE)
+    print_result(as_json, [proof._asdict() for proof in proofs], table, *notes)
     _exit(proof.ok for proof in proofs)
 
 
@@ -122,7 +119,6 @@ def _replay_share(folder: Path, share: float, data: Path | None, own: Path | Non
     """Play a seeded share of a finished run again, which stays unchanged; repeats are stored in DIR/flip-rate."""
     from orchestrator.flip_rate import compare_repeats, play, prepare_repeats, rate_table
     from orchestrator.planning.named_by_user import check_named
-    from orchestrator.report.tables.formats import rich_table
     from orchestrator.storage.disk import disk_errors
 
     repeats = prepare_repeats(folder, share, data)
@@ -136,7 +132,7 @@ def _replay_share(folder: Path, share: float, data: Path | None, own: Path | Non
         with reading([repeats.folder]), disk_errors(repeats.folder):
             rates, notes = compare_repeats(repeats)
             document = {"share": share, "folder": str(repeats.output), "notes": notes, "rates": rates.to_dicts()}
-            print_result(as_json, document, rich_table(rate_table(rates)), *notes, min_width=WIDTH)
+            print_result(as_json, document, rate_table(rates), *notes)
     raise typer.Exit(outcome.exit_code)
 
 

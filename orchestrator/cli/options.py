@@ -10,8 +10,6 @@ import typer
 from actors.text.printable import printable
 from envs.errors import UserError
 
-WIDTH = 128
-"""Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""
 A_RUN = "A run folder, or s3://BUCKET/FOLDER."
 
 

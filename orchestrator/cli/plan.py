@@ -8,12 +8,13 @@ import typer
 
 from envs.errors import UserError
 from orchestrator.cli.options import AsJson, ModelSources, Output, Overrides
-from orchestrator.cli.printing import print_json, print_lines, print_result, text_table
+from orchestrator.cli.printing import print_json, print_lines, print_result
 from orchestrator.cli.sweep_source import load_sweep
 from orchestrator.datasets.staging import data_folder
 from orchestrator.inspection import overflow, service_cost
 from orchestrator.planning.build_plan import build_plan, cells_with_progress, planned_cells
 from orchestrator.planning.plan import Plan
+from orchestrator.report.tables.table import text_table
 from sweeps.checkpoint import source_fault
 from sweeps.load import skipped_products
 from sweeps.registry import describe_requirements
@@ -74,12 +75,11 @@ def _show_cells(sweep: Sweep, as_json: bool) -> None:
     print_result(as_json, document, total, table, *left_out[:LISTED], *more, *notes)
 
 
-def _sum_by_model(cells: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
+def _sum_by_model(cells: Sequence[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
     """Yield a model, its number of cells, and its planned and finished episodes."""
     for model in dict.fromkeys(cell["model"] for cell in cells):
         own = [cell for cell in cells if cell["model"] == model]
-        counts = len(own), *(sum(cell[name] for cell in own) for name in ("planned", "done"))
-        yield [model, *(f"{count:,}" for count in counts)]
+        yield model, len(own), *(sum(cell[name] for cell in own) for name in ("planned", "done"))
 
 
 def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:

@@ -15,29 +15,17 @@ from pydantic_core import to_jsonable_python
 
 from actors.text.printable import printable
 from envs.errors import DamagedRunError
-from orchestrator.cli.options import WIDTH
 from orchestrator.monitoring.console import show
+from orchestrator.report.tables.table import Table
 
 if TYPE_CHECKING:
     import polars as pl
-    from rich.table import Table as RichTable
 
     from sweeps.spec import Sweep
 
 
 FAULTY = 3
 """The exit code of a command that has read a folder with damaged, missing or unlisted files."""
-
-
-def text_table(heads: Sequence[str], rows: Iterable[Iterable[str]], title: str = "", numbers: int = 0) -> RichTable:
-    """Return a table for ``show`` whose last columns hold ``numbers``; the texts of the others may wrap."""
-    from orchestrator.report.tables.formats import rich_table
-    from orchestrator.report.tables.table import Column, Table, TableCell
-
-    texts = len(heads) - numbers
-    columns = (Column(head, number=index >= texts, wrap=index < texts) for index, head in enumerate(heads))
-    cells = tuple(tuple(TableCell(text) for text in row) for row in rows)
-    return rich_table(Table("", title, tuple(columns), cells))
 
 
 @contextmanager
@@ -87,11 +75,10 @@ def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     """
     from orchestrator.gold.gold_check import gold_notes
     from orchestrator.report.tables.evidence import add_notes, input_notes
-    from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.paper_tables import result_tables
 
     notes = input_notes(sweep, folder)
-    show(*(rich_table(add_notes(table, notes)) for table in result_tables(rows, sweep.baselines)), min_width=WIDTH)
+    show(*(add_notes(table, notes) for table in result_tables(rows, sweep.baselines)))
     if "judge" in rows.columns:
         print_lines(gold_notes(folder, rows["judge"].drop_nulls().unique().sort()))
 
@@ -124,12 +111,12 @@ def print_mlflow(folder: Path) -> None:
     print_lines(pages(folder), "MLflow: ")
 
 
-def print_result(as_json: bool, document: Any, *tables_and_lines: RichTable | str, min_width: int = 0) -> None:
+def print_result(as_json: bool, document: Any, *tables_and_lines: Table | str) -> None:
     """Print a document as JSON, or else these tables and lines."""
     if as_json:
         print_json(document)
     else:
-        show(*tables_and_lines, min_width=min_width)
+        show(*tables_and_lines)
 
 
 def print_json(document: Any) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from envs.errors import UserError
 from orchestrator.cli import printing
-from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
+from orchestrator.cli.options import AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
 from orchestrator.monitoring.console import show
 from orchestrator.report.comparisons import run_comparison
 from orchestrator.report.html.page import write_page
@@ -20,7 +20,7 @@ from orchestrator.report.run_data import AUTOMATIC, RunData
 from orchestrator.report.scores.answer import answer_sentences
 from orchestrator.report.tables import all_tables, paper_comparison
 from orchestrator.report.tables.evidence import add_notes, input_notes
-from orchestrator.report.tables.formats import rich_table
+from orchestrator.report.tables.table import text_table
 from orchestrator.storage.disk import disk_errors
 from sweeps.load import limited_products
 
@@ -94,7 +94,7 @@ def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) ->
         return
     written = _write_run(run_data, figures) if write else ()  # before a reader of this output may close it
     printing.print_tables(run_data.rows, run_data.sweep, run_data.folder)
-    show(*map(rich_table, all_tables.terminal_tables(run_data)), min_width=WIDTH)
+    show(*all_tables.terminal_tables(run_data))
     printing.print_sources(run_data.folder, [*limited_products(run_data.sweep), *run_data.left_out])
     printing.print_lines(written)
     printing.print_answers(run_data.rows, run_data.sweep, run_data.folder)
@@ -125,9 +125,7 @@ def _compare_runs(runs: Sequence[RunData], as_json: bool) -> None:
         "averages": differences.averages.to_dicts(),
         "notes": [*differences.notes, *differences.input_notes],
     }
-    printing.print_result(
-        as_json, document, *map(rich_table, tables), run_comparison.LEGEND, *differences.notes, min_width=WIDTH
-    )
+    printing.print_result(as_json, document, *tables, run_comparison.LEGEND, *differences.notes)
 
 
 def _compare_with_paper(run_data: RunData, as_json: bool) -> None:
@@ -136,8 +134,8 @@ def _compare_with_paper(run_data: RunData, as_json: bool) -> None:
     notes = [*paper_comparison.comparison_notes(figures), f"intervals: {describe_clusters(run_data)}"]
     notes_on_input = input_notes(run_data.sweep, run_data.folder)
     document = {"figures": figures.to_dicts(), "notes": [*notes, *notes_on_input]}
-    tables = (rich_table(add_notes(table, notes_on_input)) for table in paper_comparison.comparison_tables(figures))
-    printing.print_result(as_json, document, *tables, *notes, min_width=WIDTH)
+    tables = (add_notes(table, notes_on_input) for table in paper_comparison.comparison_tables(figures))
+    printing.print_result(as_json, document, *tables, *notes)
 
 
 def _show_filter(folder: Path, percent: int, output: Path | None, as_json: bool) -> None:
@@ -155,8 +153,7 @@ def _show_filter(folder: Path, percent: int, output: Path | None, as_json: bool)
         notes.append(f"{output} holds the {int(samples['kept'].sum()):,} kept ids; {remedy}")
     document = {"models": models, "percent": percent, "scenarios": rows.to_dicts()}
     document |= {"undecided": undecided.to_dicts(), "notes": notes}
-    counts = (("-" if value is None else str(value) for value in row) for row in rows.iter_rows())
     title = f"gone: right at the first turn of {percent}% of the {len(models)} models; published: kept by the paper"
-    table = printing.text_table(rows.columns, counts, title, rows.width - 1)
-    printing.print_result(as_json, document, table, *notes, min_width=WIDTH)
+    table = text_table(rows.columns, rows.iter_rows(), title, rows.width - 1)
+    printing.print_result(as_json, document, table, *notes)
     raise typer.Exit(1 if undecided.height else 0)

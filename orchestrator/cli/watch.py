@@ -18,6 +18,7 @@ from orchestrator.cli.options import AsJson, MovedData, RunFolder, RunFolders, R
 from orchestrator.cli.user_errors import removed_sentence
 from orchestrator.monitoring.console import show
 from orchestrator.monitoring.render import status_tables
+from orchestrator.report.tables.table import text_table
 from orchestrator.storage import control_log, lock, reused, run_folder, safe_write
 from orchestrator.storage.run_folder import planned_cells, planned_episodes, stored_sweep
 from orchestrator.storage.status import read_status
@@ -52,7 +53,7 @@ def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> 
         printing.print_json({**progress, **more, "reused": reused.reused_per_cell(folder), "judges": counts_by_judge})
         return
     if cells:
-        show(printing.text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"])))
+        show(text_table(COLUMNS, ([cell[name] for name in COLUMNS] for cell in progress["cells"])))
     show(*status_tables(progress), *([] if cells else _summarize_cells(progress["cells"])), *precision)
     printing.print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
     if (folder / "gold").exists():

@@ -5,31 +5,33 @@ Control characters are printed as escapes. They are replaced after Rich has laid
 
 import os
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.segment import Segment
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from actors.text.printable import printable
+from orchestrator.report.tables.formats import rich_table
+from orchestrator.report.tables.table import Table
 
 
 class Visible:
-    """A renderable of Rich with its control characters as escapes."""
+    """Tables and lines for Rich, without its markup and with their control characters as escapes."""
 
-    def __init__(self, content: RenderableType) -> None:
-        self.content = content
+    def __init__(self, *tables_and_lines: Table | str) -> None:
+        self.content = Group(*(rich_table(own) if isinstance(own, Table) else Text(own) for own in tables_and_lines))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for segment in console.render(self.content, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
-def show(*renderables: RenderableType, min_width: int = 0) -> None:
-    """Print on standard output, at least ``min_width`` columns wide; strings are printed without Rich's markup.
+def show(*tables_and_lines: Table | str) -> None:
+    """Print on standard output; on a narrow terminal, tables are as wide as their numbers need.
 
     In a pipe or a file, a table is as wide as its content unless COLUMNS is set.
     """
-    default = Console()
+    content, default = Visible(*tables_and_lines), Console()
+    widths = [own.min_width or 0 for own in content.content.renderables if isinstance(own, RichTable)]
     unlimited = not default.is_terminal and "COLUMNS" not in os.environ
-    console = Console(width=10_000 if unlimited else max(min_width, default.width))
-    for renderable in renderables:
-        console.print(Visible(Text(renderable) if isinstance(renderable, str) else renderable))
+    Console(width=10_000 if unlimited else max(default.width, 0, *widths)).print(content)

@@ -72,8 +72,7 @@ class Progress:
             self._printed = now
             self._print_lines(current)
         if self.table is not None:
-            table = render.table(current, max(3, self.console.height - 5))
-            self.table.update(Visible(table), refresh=True)
+            self.table.update(Visible(*render.table(current, max(3, self.console.height - 8))), refresh=True)
 
     def report_total(self, done: int, seconds: float) -> None:
         """Print and record how many episodes the attempt played, and how fast."""

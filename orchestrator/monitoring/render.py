@@ -4,27 +4,21 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rich.markup import escape
-from rich.table import Table
-
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
+from orchestrator.report.tables.table import Table, text_table
 
 
-def table(snapshot: Snapshot, max_rows: int = 100) -> Table:
-    """Return a table with a row per model: playing, starting, waiting, done; columns that are empty in every row are left out."""
+def table(snapshot: Snapshot, max_rows: int = 100) -> list[Table | str]:
+    """Return a table with a row per model: playing, starting, waiting, done; and the headline.
+
+    Columns that are empty in every row are left out.
+    """
     rows = sorted(snapshot.rows, key=lambda row: (not row.ready, not row.starting, row.done >= row.planned))
-    hidden = f"{len(rows) - max_rows} more models are waiting or done\n" if rows[max_rows:] else ""
-    total = headline(snapshot)  # a table narrower than its caption would break the caption's lines
-    rendered = Table(
-        caption=hidden + total, caption_justify="left", box=None, pad_edge=False, min_width=max(len(total), len(hidden))
-    )
     cells = [format_row(row) for row in rows[:max_rows]]
     headings = [heading for heading in format_row(GroupRow("")) if any(row[heading] for row in cells)]
-    for heading in headings:
-        rendered.add_column(heading, justify="left" if heading == "model" else "right", no_wrap=True)
-    for row in cells:
-        rendered.add_row(*(escape(row[heading]) for heading in headings))
-    return rendered
+    hidden = [f"{len(rows) - max_rows} more models are waiting or done"] if rows[max_rows:] else []
+    texts = ([row[heading] for heading in headings] for row in cells)
+    return [text_table(headings, texts, numbers=max(0, len(headings) - 1)), *hidden, headline(snapshot)]
 
 
 def lines(snapshot: Snapshot) -> list[str]:
@@ -38,9 +32,9 @@ def status_tables(status: Mapping[str, Any]) -> list[Table | str]:
     """Return the table for a result of ``read_status``: the running driver's snapshot, or stored counts without a driver."""
     running, live = status.get("running"), parse_snapshot(status.get("live"))
     if running is None or live is None:
-        return [table(count_by_model(status["cells"]))]
+        return table(count_by_model(status["cells"]))
     driver = f"process {running.get('pid', '?')} on {running.get('host', '?')}"
-    return [table(live), f"reported by {driver} {format_duration(max(0.0, time.time() - live.at))} ago"]
+    return [*table(live), f"reported by {driver} {format_duration(max(0.0, time.time() - live.at))} ago"]
 
 
 def headline(snapshot: Snapshot) -> str:

@@ -19,14 +19,13 @@ from actors.playing.episode_runner import EpisodeRunner
 from envs.chance import chance
 from envs.plural import pluralize
 from envs.samples import BadData
-from orchestrator.cli.options import WIDTH, Overrides, Update, required_name
+from orchestrator.cli.options import Overrides, Update, required_name
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.execution.attempt import Attempt, open_attempt
 from orchestrator.monitoring.console import show
 from orchestrator.object_store.run_location import open_location
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.report.tables.formats import rich_table
 from orchestrator.report.tables.paper_tables import result_tables
 from orchestrator.view.loopback import serving
 from proactive_people.pages import FormPage
@@ -64,7 +63,7 @@ def play(
     ):
         outcome = attempt.run(play=lambda episodes: sit(episodes, port))
     if not outcome.interrupted:
-        show(*map(rich_table, result_tables(outcome.rows)), min_width=WIDTH)
+        show(*result_tables(outcome.rows))
         print(f"Compare with models: proactive-sweep compare {shlex.quote(sweep.output)} OTHER_RUN")
     raise typer.Exit(location.exit_code(outcome.exit_code))
 

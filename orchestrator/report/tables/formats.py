@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def rich_table(table: Table) -> RichTable:
-    """Return the table for ``show``: unfinished cells are dim, notes are below, folded rows are counted."""
+    """Return the table for ``show``: unfinished cells are dim, notes are below, folded rows are counted.
+
+    Its ``min_width`` is what it takes to show every number.
+    """
     notes = list(table.notes)
     if table.folded_rows:
         notes.append(f"{pluralize(len(table.folded_rows), 'row')} of baselines: tables/{table.name}.md")
@@ -27,11 +31,13 @@ def rich_table(table: Table) -> RichTable:
         title=Text(table.title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
         caption=Text("\n".join(notes)) if notes else None, caption_justify="left",
     )  # fmt: skip
-    for column in table.columns:
+    rendered.min_width = 1
+    for number, column in enumerate(table.columns):
+        texts = () if column.wrap else (column.name, *(row[number].text_with_note for row in table.open_rows))
+        rendered.min_width += 2 + max(map(cell_len, texts), default=1)
         rendered.add_column(
-            Text(column.name), justify="right" if column.number else "left",
-            no_wrap=not column.wrap, overflow="fold" if column.wrap else "ellipsis",
-        )  # fmt: skip
+            Text(column.name), justify="right" if column.number else "left", no_wrap=not column.wrap, overflow="fold"
+        )
     for row in table.open_rows:
         rendered.add_row(*(Text(cell.text_with_note, "dim" if cell.style == "unfinished" else "") for cell in row))
     return rendered

@@ -5,7 +5,7 @@ Texts are data, never markup; each renderer (``formats``, ``html``) escapes them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -96,6 +96,22 @@ class Table:
 def columns(subject: str, names: Iterable[str]) -> tuple[Column, ...]:
     """Return the columns of a table: ``subject`` heads the names of the rows, the others hold numbers."""
     return (Column(subject, number=False), *map(Column, names))
+
+
+def text_table(heads: Sequence[str], rows: Iterable[Iterable[object]], title: str = "", numbers: int = 0) -> Table:
+    """Return a table of these values whose last columns hold ``numbers``; the texts of the others may wrap."""
+    texts = len(heads) - numbers
+    columns = (Column(head, number=index >= texts, wrap=index < texts) for index, head in enumerate(heads))
+    cells = (tuple(TableCell(_format_value(value)) for value in row) for row in rows)
+    return Table("", title, tuple(columns), tuple(cells))
+
+
+def _format_value(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(value)
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return MISSING.text if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def line(label: str, cells: Iterable[TableCell]) -> Line:

@@ -17,8 +17,9 @@ from envs.samples import load_samples
 from orchestrator.cli import run
 from orchestrator.cli.main import app
 from orchestrator.cli.models import parse_address
-from orchestrator.cli.printing import print_json, text_table
+from orchestrator.cli.printing import print_json
 from orchestrator.cli.user_errors import removed_names
+from orchestrator.report.tables.table import text_table
 from orchestrator.storage.run_folder import planned_cells
 from orchestrator.storage.status import write_status
 from sweeps.load import build, load
@@ -265,7 +266,7 @@ def test_tables_and_json_are_safe_to_print(capsys: pytest.CaptureFixture[str]) -
 
     assert json.loads(printed) == {"a": None, "b": [None, 1.5, "\x1b[2J\u009b"], "3": ["ü"], "c": "\ud83d"}
     assert printed.isascii() and "\x1b" not in printed
-    assert [column.justify for column in table.columns] == ["left", "right", "right"]
+    assert [column.number for column in table.columns] == [False, True, True]
 
 
 # -- audit of transcripts ----------------------------------------------------------------------------------------------

@@ -1,25 +1,23 @@
 """Whatever a model, a judge or a data file wrote, no control character of it reaches the terminal raw, in tables nor in JSON."""
 
+from dataclasses import replace
+
 import pytest
-from rich.table import Table
 
 from actors.engine.baselines import Baseline
 from actors.text.printable import UNSAFE
 from orchestrator.monitoring.console import show
+from orchestrator.report.tables.table import text_table
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.load import build_judge
 from tests.actors.hostile import CONTROL
 from tests.orchestrator.cli.test_cli import call
 from tests.orchestrator.report import runs
 
-
-def hostile() -> Table:
-    table = Table(CONTROL, title=f"title {CONTROL}", caption=f"caption {CONTROL}")
-    table.add_row(f"cell {CONTROL}")
-    return table
+HOSTILE = replace(text_table([CONTROL], [[f"cell {CONTROL}"]], f"title {CONTROL}"), notes=(f"caption {CONTROL}",))
 
 
-@pytest.mark.parametrize("what", [hostile(), f"[bold]line {CONTROL}"])
+@pytest.mark.parametrize("what", [HOSTILE, f"[bold]line {CONTROL}"])
 def test_tables_and_lines_are_printed_with_escapes(what, capsys):
     show(what)
     printed = capsys.readouterr().out
