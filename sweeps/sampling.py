@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sweeps.values import Frozen
 
@@ -71,18 +71,14 @@ class Thinking(Frozen):
 class Completed(Frozen):
     """A table whose nested tables keep its defaults for keys that you leave out."""
 
-    @model_validator(mode="before")
+    @field_validator("*", mode="before")
     @classmethod
-    def _complete(cls, fields: Any) -> Any:
-        if not isinstance(fields, Mapping):
-            return fields
-        if fields.get("sampling") == "checkpoint":
-            fields = {**fields, "sampling": {"checkpoint": True}}
-        completed = dict(fields)
-        for name, field in cls.model_fields.items():
-            default, table = field.default, fields.get(name)
-            if isinstance(default, Frozen) and isinstance(table, Mapping):
-                if name == "sampling" and table.get("checkpoint"):
-                    default = AS_THE_PACKAGE
-                completed[name] = {**default.model_dump(), **table}
-        return completed
+    def _complete(cls, table: Any, field: ValidationInfo) -> Any:
+        default = cls.model_fields[str(field.field_name)].default
+        if isinstance(default, Sampling) and table == "checkpoint":
+            return AS_THE_PACKAGE
+        if not isinstance(default, Frozen) or not isinstance(table, Mapping):
+            return table
+        if isinstance(default, Sampling) and table.get("checkpoint"):
+            default = AS_THE_PACKAGE
+        return {**default.model_dump(), **table}

@@ -18,6 +18,8 @@ REMOVED = {
 }
 """Key of an earlier release -> the release that last had it, or the package that has it now."""
 
+LONGEST_VALUE = 200
+"""Most characters of a wrong value that an error repeats."""
 Table = TypeVar("Table", bound=BaseModel)
 Entry = TypeVar("Entry", ModelSpec, Condition)
 
@@ -38,7 +40,7 @@ def validate_table(table_type: type[Table], fields: Mapping[str, Any], where: st
     try:
         return table_type(**fields)
     except ValidationError as problem:
-        raise SweepError(f"{where}: {_describe_error(problem, table_type)}") from None
+        raise SweepError(f"{where}: {describe_error(problem, table_type)}") from None
 
 
 def read_named_tables(
@@ -63,7 +65,8 @@ def find_name(name: Any, names: Mapping[str, Any], kind: str, where: str) -> str
     raise SweepError(f"{where}: there is no {kind} {name!r}; {missing_extra(str(name)) or listing}")
 
 
-def _describe_error(problem: ValidationError, table_type: type[BaseModel]) -> str:
+def describe_error(problem: ValidationError, table_type: type[BaseModel]) -> str:
+    """Return the first error of a table: its key, the value, and what to write instead."""
     first = problem.errors()[0]
     key, last = ".".join(map(str, first["loc"])), str(first["loc"][-1]) if first["loc"] else ""
     if first["type"] == "extra_forbidden":
@@ -76,8 +79,10 @@ def _describe_error(problem: ValidationError, table_type: type[BaseModel]) -> st
         return f"unknown key {key!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
     if first["type"] == "missing":
         return f"{key!r} is missing"
-    message = first["msg"].removeprefix("Value error, ")
-    value = "" if isinstance(first["input"], BaseModel) else f" = {first['input']!r}"  # a model is written by its name
+    message = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
+    if first["type"] == "model_type":
+        message = "must be a table"
+    value = f" = {repr(first['input'])[:LONGEST_VALUE]}" if not isinstance(first["input"], BaseModel) else ""
     return (f"{key}{value}: " if key else "") + message[0].lower() + message[1:]
 
 

@@ -20,6 +20,7 @@ from envs.tool_calls import called_option, offered_calls
 from envs.types import Ending, Mode, Sample, State, Turn, View
 from sweeps.conditions import Condition
 from sweeps.spec import Protocol
+from sweeps.validation import describe_error
 
 
 class ReplayError(UserError, ValueError):
@@ -129,9 +130,7 @@ def _parse_line(line: str, where: str) -> AnswerLine:
     try:
         return AnswerLine.model_validate(json.loads(line))
     except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        name = ".".join(map(str, problem["loc"])) or "the line"
         example = '{"scenario": "ROD", "id": 3, "answers": ["A"]}'
-        raise ReplayError(f"{where}: {name}: {problem['msg']}; a line is like {example}") from None
+        raise ReplayError(f"{where}: {describe_error(error, AnswerLine)}; a line is like {example}") from None
     except (ValueError, RecursionError):
         raise ReplayError(f"{where} is not JSON") from None

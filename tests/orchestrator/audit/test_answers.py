@@ -35,9 +35,9 @@ def test_right_answer_ends_the_episode_and_the_rest_is_unused(demo_data):
     ("text", "words"),
     [
         ("{", "is not JSON"), ("[1]", '{"scenario": "ROD"'), (line(scenario=3), "scenario"),
-        (line(scenario="XX"), "choose from ROD, "), (line(id=True), "id: "), (line(id="7"), "id: "),
-        (line(answers=["A", 1]), "answers.1: "), (line(hint=1), "hint: "), (line(protocol="oeg"), "protocol: "),
-        (line(answer="A"), "answer: "), (line(id=-1), "QD has no sample with id -1"),
+        (line(scenario="XX"), "choose from ROD, "), (line(id=True), "id = True"), (line(id="7"), "id = '7'"),
+        (line(answers=["A", 1]), "answers.1 = 1"), (line(hint=1), "hint = 1"), (line(protocol="oeg"), "'mcqa'"),
+        (line(answer="A"), "did you mean 'answers'"), (line(id=-1), "QD has no sample with id -1"),
     ],
 )  # fmt: skip
 def test_refused_line_is_named_with_its_reason(demo_data, text, words):
