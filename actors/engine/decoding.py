@@ -3,8 +3,10 @@
 Both engines use this module, so that a model decodes alike in each.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from actors.engine.backend import Unprocessable
@@ -12,20 +14,9 @@ from sweeps.sampling import Sampling
 
 TEMPERATURE, TOP_P, TOP_K, PENALTY = 1.0, 1.0, 50, 1.0
 """Defaults of transformers' ``generate`` (``GenerationConfig``)."""
-UNSUPPORTED = frozenset({
-    "begin_suppress_tokens", "constraints", "diversity_penalty", "dola_layers", "encoder_no_repeat_ngram_size",
-    "encoder_repetition_penalty", "exponential_decay_length_penalty", "force_words_ids", "forced_bos_token_id",
-    "forced_eos_token_id", "guidance_scale", "max_time", "min_length", "min_new_tokens", "no_repeat_ngram_size",
-    "num_beam_groups", "num_beams", "num_return_sequences", "penalty_alpha", "sequence_bias", "stop_strings",
-    "token_healing", "watermarking_config",
-})  # fmt: skip
-"""Fields of a generation configuration that change greedy replies, unless they are zero or empty, and that no engine follows."""
-UNSUPPORTED_SAMPLING = frozenset({"epsilon_cutoff", "eta_cutoff", "min_p", "top_h", "typical_p"})
-"""The same for fields that change only sampled replies."""
-NO_EFFECT_AT_ONE = frozenset({
-    "encoder_repetition_penalty", "guidance_scale", "num_beam_groups", "num_beams", "num_return_sequences", "typical_p",
-})  # fmt: skip
-"""Fields of both that have no effect at 1, too."""
+FIELDS = tomllib.loads(Path(__file__).with_name("decoding.toml").read_text("utf-8"))
+UNSUPPORTED, UNSUPPORTED_SAMPLING = frozenset(FIELDS["always"]), frozenset(FIELDS["only_sampled"])
+"""Fields that change greedy replies too, and those that change only sampled ones."""
 REFUSED: dict[str, Callable[[Any], bool]] = {
     "cache_implementation": lambda value: value == "quantized",
     "repetition_penalty": lambda value: value <= 0,
@@ -96,7 +87,7 @@ def unfollowed_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]
     unfollowed = [
         f"{name} = {value!r}"
         for name, value in stated.items()
-        if value not in (None, 0, [], {}, "") and not (value == 1 and name in NO_EFFECT_AT_ONE)
+        if value not in (None, 0, [], {}, "") and not (value == 1 and name in FIELDS["no_effect_at_one"])
     ]
     if any(len(word) > 1 for word in checkpoint.get("bad_words_ids") or ()):
         unfollowed.append("bad_words_ids of several tokens")
