@@ -4,7 +4,7 @@ The files of a package are part of the keys of cells that use it.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,11 @@ RESULT_COLUMNS = read_table("result_columns.toml")
 """Column of the results -> its meaning; also with ``_low`` and ``_high``, no measure may have it as its name."""
 
 
+def with_bounds(columns: Iterable[str]) -> list[str]:
+    """Return each column, and those with the ends of its interval."""
+    return [f"{name}{end}" for name in columns for end in ("", "_low", "_high")]
+
+
 def policies(taken: Collection[str] = ()) -> dict[str, Offer]:
     """Return the policies that installed packages offer by name; raises PackageError for a name that is ``taken``."""
     return offers("policy", taken)
@@ -31,7 +36,7 @@ def policies(taken: Collection[str] = ()) -> dict[str, Offer]:
 
 def measures() -> dict[str, Offer]:
     """Return the measures that installed packages offer by name; raises PackageError for the name of a result column."""
-    return offers("measure", {f"{name}{end}" for name in RESULT_COLUMNS for end in ("", "_low", "_high")})
+    return offers("measure", set(with_bounds(RESULT_COLUMNS)))
 
 
 def check_packages(taken: Collection[str]) -> None:

@@ -18,7 +18,7 @@ from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
 from orchestrator.report.statistics.proportion import percentage, share_columns
 from orchestrator.storage import checksums
 from orchestrator.storage.schemas import EPISODES, VERDICTS, ColumnDoc
-from sweeps.packages import RESULT_COLUMNS
+from sweeps.packages import RESULT_COLUMNS, with_bounds
 from sweeps.protocol import ZERO_SHOT
 
 CACHED = {"prompt_cached": ("prompt_tokens", "cached_tokens"), "pictures_cached": ("pictures", "cached_pictures")}
@@ -43,7 +43,7 @@ NOT_COMPARABLE = ("prompt_tokens", "reply_tokens", "cost", *CACHED)
 """Columns that may differ between engines for the same answers; results.json leaves them out."""
 DIGITS = 6
 """Decimals in results.json."""
-ANSWER_COLUMNS = tuple(f"{name}{end}" for name in (*ANSWERS, *IF_ASKED) for end in ("", "_low", "_high"))
+ANSWER_COLUMNS = with_bounds((*ANSWERS, *IF_ASKED))
 """The last columns of results: whether the model asks, and what becomes of it (``scores.answer``)."""
 
 
@@ -65,10 +65,9 @@ def score(
     scans = [episodes] if isinstance(episodes, pl.LazyFrame) else episodes
     counts = pl.concat(scan.group_by("cell").agg(_count_columns()).collect() for scan in scans)
     sums = [name for name in counts.columns if name not in ("cell", *CACHED)]
-    full = [name for name in planned.columns if name == "full"]
-    rows = planned.select(*PLANNED_COLUMNS, *full).join(counts, on="cell", how="left")
-    rows = rows.with_columns(pl.col(sums).fill_null(0)).with_columns(*_measure_columns(), *answer_columns(reference))
-    rows = rows.select(*_column_order(), *full, *ANSWER_COLUMNS).sort("cell")
+    rows = planned.join(counts, on="cell", how="left").with_columns(pl.col(sums).fill_null(0))
+    rows = rows.with_columns(*_measure_columns(), *answer_columns(reference)).sort("cell")
+    rows = rows.select(name for name in with_bounds(RESULT_COLUMNS) if name in rows.columns)
     if "oeg" not in set(planned["protocol"]):
         return rows
     judged = judge_measures(pl.concat(scans), pl.LazyFrame(schema=VERDICTS) if verdicts is None else verdicts, strict)
@@ -198,12 +197,6 @@ def _measure_columns() -> list[pl.Expr]:
         percentage(pl.sum_horizontal(Ending.LIMIT, *CUT_SHORT), pl.col("scored")).alias("loops_bound"),
         *(percentage(pl.col(count), pl.col("turns")).alias(share) for share, count in SHARES.items()),
     ]
-
-
-def _column_order() -> list[str]:
-    counts = ["finished", "scored", *ERRORS, "errors", "correct", "correct_first", "overflow", "truncated"]
-    measures = ["acc", "acc_low", "acc_high", "acc_bound", "acc_first", "ps", "loops", "loops_bound"]
-    return [*PLANNED_COLUMNS, *counts, *measures, "turns", *SHARES, *NOT_COMPARABLE, "thoughts_cut"]
 
 
 def cached_percentages() -> list[pl.Expr]:
