@@ -146,12 +146,9 @@ def leniency(run_data: RunData) -> pl.DataFrame:
     """
     would, read = pl.col("would"), pl.col("letter").is_not_null()
     counts = lenient_readings(run_data).group_by("cell").agg(
-        pl.len().cast(pl.Int64).alias("unparsable"),
-        read.sum().cast(pl.Int64).alias("readable"),
-        would.is_in(["correct", "go on"]).sum().cast(pl.Int64).alias("otherwise"),
-        would.eq("correct").sum().cast(pl.Int64).alias("would_correct"),
-        would.eq("disagrees").sum().cast(pl.Int64).alias("disagrees"),
-    )  # fmt: skip
+        unparsable=pl.len(), readable=read.sum(), otherwise=would.is_in(["correct", "go on"]).sum(),
+        would_correct=would.eq("correct").sum(), disagrees=would.eq("disagrees").sum(),
+    ).cast({pl.UInt32: pl.Int64})  # fmt: skip
     names = ["cell", "model", "scenario", "condition", "protocol", "scored", "correct"]
     rows = run_data.rows.filter(~pl.col("protocol").is_in([Protocol.OEG_MULTI, Protocol.TOOLS])).select(names)
     rows = rows.join(counts, on="cell", how="left").with_columns(pl.col(READINGS).fill_null(0))

@@ -34,6 +34,8 @@ ANSWER = (
     "asks", "right_if_asked", "limit_if_asked", "gave_up_at_once", "guessed_at_once", "unreadable_at_once", "unreadable",
 )  # fmt: skip
 """Measures in the columns of the answer."""
+RANK_FORMATS = {"average": ".1f", "n": ",d", "rank": "d"}
+COST_FORMATS = {"played": ",d", "tokens": ",d", "cost": ",.4f", "gpu_hours": ",.3f"}
 MOST_ROWS = 40
 """Number of rows of missing replies; ``missing.csv`` has all."""
 TEXTS = tomllib.loads(Path(__file__).with_name("evidence.toml").read_text("utf-8"))
@@ -113,11 +115,7 @@ def ranking_table(run_data: RunData) -> Table:
     numbers, lines = ranking(run_data), list[Line]()
     for row in numbers.filter(protocol="mcqa").iter_rows(named=True):
         bounds = TableCell(f"{row['rank_low']} to {row['rank_high']}")
-        counts = (
-            parts.number_cell(row["average"]),
-            parts.number_cell(row["n"], ",d"),
-            parts.number_cell(row["rank"], "d"),
-        )
+        counts = [parts.number_cell(row[name], form) for name, form in RANK_FORMATS.items()]
         lines.append(line(row["model"], [*counts, bounds]))
     return _table("ranking", lines, numbers, ranked=len(lines))
 
@@ -196,10 +194,9 @@ def cost_table(run_data: RunData) -> Table:
     sums = numbers.group_by("model").agg(pl.col("played", "cost", "gpu_hours").sum(), tokens)
     inputs = parts.by_column(certificate_rows(run_data), "model")
     for row in sums.filter(pl.col("tokens") > 0).sort("model").iter_rows(named=True):
-        counts = parts.number_cell(row["played"], ",d"), parts.number_cell(row["tokens"], ",d")
-        paid = parts.number_cell(row["cost"] or None, ",.4f"), parts.number_cell(row["gpu_hours"] or None, ",.3f")
+        amounts = [parts.number_cell(row[name] or None, form) for name, form in COST_FORMATS.items()]
         certificate = inputs.get(row["model"], {"certificate": MISSING.text})["certificate"]
-        lines.append(line(row["model"], [*counts, *paid, TableCell(certificate)]))
+        lines.append(line(row["model"], [*amounts, TableCell(certificate)]))
     return _table("cost", lines, numbers)
 
 
