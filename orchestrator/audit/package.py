@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,12 @@ Ask = Callable[[Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
 
 def open_package(data: Path, folder: Path | None, python: str | None, install: bool = False) -> Ask:
     """Return a function from tasks to answers; ``install`` fetches the package first. Raises RunFolderError."""
-    interpreter, environment = _find_python(python), {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     if folder is not None and not (folder / PACKAGE / "environment.py").is_file():
         raise RunFolderError(f"{folder} has no folder {PACKAGE} with environment.py; --package names its parent folder")
     if found := _install() if install else folder:
         environment["PYTHONPATH"] = str(found)
-    if not _runs([interpreter, "-c", f"import {PACKAGE}.environment, {PACKAGE}.open_ended_gen"], environment):
-        raise RunFolderError(f"{interpreter} cannot import {PACKAGE}; `audit DIR --install` fetches it")
-    command = [interpreter, str(Path(__file__).with_name("package_worker.py")), str(data)]
+    command = [_find_python(python, environment), str(Path(__file__).with_name("package_worker.py")), str(data)]
 
     def ask(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         lines = "".join(json.dumps(task) + "\n" for task in tasks)
@@ -58,25 +57,21 @@ def _install() -> Path:
     return folder
 
 
-def _find_python(python: str | None) -> str:
-    """Return an interpreter that starts and is new enough; pyenv's shims of inactive versions do not start.
+def _find_python(python: str | None, environment: Mapping[str, str]) -> str:
+    """Return an interpreter that imports the package, which nests quotes in f-strings, as Python 3.12 allows.
 
-    The package nests quotes in f-strings, which Python 3.12 allows.
+    pyenv's shims of inactive versions do not start.
     """
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     interpreters = [sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(12, 16))]
     interpreters += map(str, sorted(root.glob("versions/3.*/bin/python")))
+    code = f"import {PACKAGE}.environment, {PACKAGE}.open_ended_gen"
     for candidate in filter(None, [python] if python else interpreters):
-        if _runs([candidate, "-c", "import sys; sys.exit(sys.version_info < (3, 12))"], os.environ):
-            return candidate
-    reason = f"{python} is none" if python else "none was found"
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run([candidate, "-c", code], env=environment, capture_output=True, timeout=60)
+            if done.returncode == 0:
+                return candidate
     raise RunFolderError(
-        f"{PACKAGE} needs Python 3.12 or newer, and {reason}; name one with --python /path/to/python3.12"
+        f"{python or 'no Python here'} can{'not' if python else ''} import {PACKAGE}, which needs Python 3.12 or newer; "
+        "`audit DIR --install` fetches it, and --python /path/to/python3.12 names another interpreter"
     )
-
-
-def _runs(command: Sequence[str], environment: Mapping[str, str]) -> bool:
-    try:
-        return subprocess.run(command, env=dict(environment), capture_output=True, timeout=60).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False

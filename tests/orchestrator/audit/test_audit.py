@@ -266,7 +266,7 @@ def test_mistakes_are_sentences(run_folder, package, tmp_path):
         audit(tmp_path, package, oracle_python())
     with pytest.raises(RunFolderError, match="has no folder proactivebench"):
         audit(run_folder, tmp_path, oracle_python())
-    with pytest.raises(RunFolderError, match="is none; name one with --python"):
+    with pytest.raises(RunFolderError, match=r"cannot import proactivebench, .* --python /path"):
         audit(run_folder, package, str(tmp_path / "python"))
 
 
