@@ -38,11 +38,8 @@ class BadArchive(BadData):
 
 def read_entries(content: IO[bytes], size: int, name: str) -> list[zipfile.ZipInfo]:
     """Return the files of an archive of ``size`` bytes, named without ``PREFIX``. Raises BadArchive if hostile or damaged."""
-    try:
-        with zipfile.ZipFile(content) as archive:
-            entries = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
-    except (zipfile.BadZipFile, EOFError) as problem:
-        raise BadArchive(f"{name} is damaged: {problem}") from None
+    with _archive_errors(name), zipfile.ZipFile(content) as archive:
+        entries = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
     if len(entries) > MAX_FILES:
         raise BadArchive(f"{name} holds {len(entries):,} files, more than {MAX_FILES:,}")
     for entry in entries:

@@ -12,7 +12,7 @@ import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
@@ -100,6 +100,7 @@ def keep_files_inside(database: Path, address: str) -> None:
         raise ValueError(f"{database} keeps files at {redact_address(remote[0])}; move that database away")
 
 
+@cache
 def enable_write_ahead() -> None:
     """Have this process open SQLite in write-ahead mode: five to ten times as many runs per second, and readers do not block.
 
@@ -108,14 +109,11 @@ def enable_write_ahead() -> None:
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
 
-    if not event.contains(Engine, "connect", _set_pragmas):
-        event.listen(Engine, "connect", _set_pragmas)
-
-
-def _set_pragmas(connection: Any, _: Any) -> None:
-    if type(connection).__module__.startswith("sqlite3"):
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=OFF")
+    @event.listens_for(Engine, "connect")  # type: ignore[untyped-decorator]
+    def set_pragmas(connection: Any, _: Any) -> None:
+        if type(connection).__module__.startswith("sqlite3"):
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=OFF")
 
 
 def checkpoint(database: Path) -> None:
