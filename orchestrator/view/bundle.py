@@ -5,7 +5,6 @@
 servers that send whole files only.
 """
 
-import json
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -21,7 +20,7 @@ from orchestrator.report.html.text import policy_hash
 from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.catalog import Catalog, open_unread, read_episodes
-from orchestrator.view.page import SCRIPT, STYLE, render_page
+from orchestrator.view.page import SCRIPT, STYLE, render_page, to_json
 
 FILE_EPISODES, GROUP_EPISODES = 8_192, 128
 """Number of episodes per file and per row group."""
@@ -81,7 +80,7 @@ def write_bundle(
         except UNREADABLE:
             raise RunFolderError("a run has changed while it was read; write the bundle after it has ended") from None
         for view in views:
-            episodes.add(json.dumps(view, separators=(",", ":"), allow_nan=False))
+            episodes.add(to_json(view))
         yield BundleTotals(episodes.total, pictures.total, sum(episodes.file_sizes) + sum(pictures.file_sizes))
     episodes.flush()
     pictures.flush()

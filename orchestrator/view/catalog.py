@@ -95,10 +95,10 @@ class Catalog:
             run = self.runs[str(name)]
             stored, judged = (rows_by_key(table(run.folder), own["key"]) for table in (turns, verdicts))
             pictures = thumbnails(picture_folder(run))
-            for key, number, kind in own.select("key", "number", "kind").iter_rows():
+            for key, number, kind, right in own.select("key", "number", "kind", "right").iter_rows():
                 row = run.episodes.row(number, named=True) | {"kind": KINDS[kind]}
                 view = view_episode(run, pictures, row, stored.get(key, []), judged.get(key, []))
-                yield {**view, "run": name}
+                yield {**view, "run": name, "right": right}
 
     def read_view(self, position: int) -> dict[str, Any]:
         """Return an episode's film strip with its pictures, for JSON. Raises ``schemas.UNREADABLE``."""

@@ -1,11 +1,8 @@
 // A strip shows one episode: one card per turn with the picture, the options, the reply and its reading.
 const letter = (index) => String.fromCharCode(65 + index);
-const NO_ANSWER = new Set(["unprocessable", "refused", "failed"]);
 
-function dot(episode) {
-  const kind = episode.ending === "correct" ? "correct" : NO_ANSWER.has(episode.ending) ? "none" : "wrong";
-  return make("span", { class: `dot ${kind}`, "aria-hidden": "true" });
-}
+/** Return the mark of an episode that is right (1), not right (0) or without a score (-1). */
+const dot = (right) => make("span", { class: `dot ${{ 1: "correct", 0: "wrong" }[right] ?? "none"}`, "aria-hidden": "true" });
 
 function shot(turn, pictures) {
   const name = turn.image;
@@ -74,7 +71,7 @@ function labeled(name, value) {
 }
 
 function ending(episode) {
-  const body = make("div", { class: "card-body" }, make("h4", {}, dot(episode), episode.kind), make("p", {}, content.kinds[episode.kind] || ""));
+  const body = make("div", { class: "card-body" }, make("h4", {}, dot(episode.right), episode.kind), make("p", {}, content.kinds[episode.kind] || ""));
   if (episode.error) body.append(labeled("Error", episode.error));
   for (const verdict of episode.judged || []) {
     body.append(make("h4", {}, "Judge"));
@@ -93,5 +90,5 @@ function lane(episode, name) {
   });
   strip.append(ending(episode));
   const why = episode.why ? make("span", {}, visible(` – ${episode.why}`)) : null;
-  return make("div", { class: "lane" }, make("p", { class: "lane-head" }, dot(episode), visible(name), why), strip);
+  return make("div", { class: "lane" }, make("p", { class: "lane-head" }, dot(episode.right), visible(name), why), strip);
 }

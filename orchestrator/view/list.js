@@ -28,10 +28,9 @@ function showFilters() {
 }
 
 function entry(at) {
-  const { run, model, scenario, condition } = cellOf(at), right = columns.right[at];
+  const { run, model, scenario, condition } = cellOf(at);
   const button = make("button", { type: "button", "aria-current": at === open ? "true" : null },
-    make("span", { class: `dot ${right === 1 ? "correct" : right === 0 ? "wrong" : "none"}`, "aria-hidden": "true" }),
-    visible(`${scenario} ${String(columns.sample[at]).padStart(4, "0")}, ${condition}`),
+    dot(columns.right[at]), visible(`${scenario} ${String(columns.sample[at]).padStart(4, "0")}, ${condition}`),
     make("small", {}, visible(`${model} · ${about.kinds[columns.kind[at]]} · ${pluralize(columns.turns[at], "turn")}${about.orders.run.length > 1 ? ` · ${run}` : ""}`)));
   button.addEventListener("click", () => openEpisodes([at], true));
   return make("li", { "data-at": at }, button);

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ KIND_MEANINGS = TEXTS["endings"]["columns"] | {
 TEMPLATE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True).from_string(
     _text("orchestrator.view", "view.html.j2")
 )
+to_json = partial(json.dumps, separators=(",", ":"), allow_nan=False)
+json_response = partial(web.json_response, dumps=to_json)
 
 
 class ViewPage(LoopbackPage):
@@ -81,7 +84,7 @@ class ViewPage(LoopbackPage):
         return web.Response(text=page, content_type="text/html", charset="utf-8")
 
     async def _state(self, request: web.Request) -> web.Response:
-        return _json({**self.catalog.about(), "reading": not self.is_complete})
+        return json_response({**self.catalog.about(), "reading": not self.is_complete})
 
     async def _list(self, request: web.Request) -> web.Response:
         body = await asyncio.to_thread(self._asked_catalog(request).list_bytes)
@@ -99,7 +102,7 @@ class ViewPage(LoopbackPage):
         if position >= catalog.height:
             raise web.HTTPNotFound
         try:
-            return _json(await asyncio.to_thread(catalog.read_view, position))
+            return json_response(await asyncio.to_thread(catalog.read_view, position))
         except UNREADABLE:  # the page asks again with the next version
             raise web.HTTPNotFound from None
 
@@ -114,18 +117,10 @@ class ViewPage(LoopbackPage):
 
 def render_page(runs: Mapping[str, RunData], policy: str = "", **more: Any) -> str:
     """Return the page of some runs, headed by the sentences on whether models ask; ``more`` reaches its script."""
-    content = {"kinds": KIND_MEANINGS, **more}
     answers = [text for run in runs.values() for text in folder_answers(run.folder)]
     title = ", ".join(map(visible, runs))
-    return TEMPLATE.render(
-        style=STYLE, script=SCRIPT, title=title, answers=answers, policy=policy, content=inert(content)
-    )
-
-
-def inert(content: Mapping[str, Any]) -> str:
-    """Return JSON that cannot end its ``script`` element: ASCII without ``<``, ``>`` and ``&``, equal bytes for equal content."""
-    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    return text.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&"})
+    content = {"kinds": KIND_MEANINGS, **more}
+    return TEMPLATE.render(style=STYLE, script=SCRIPT, title=title, answers=answers, policy=policy, content=content)
 
 
 def _list_files(folder: Path) -> Iterator[tuple[str, int]]:
@@ -134,7 +129,3 @@ def _list_files(folder: Path) -> Iterator[tuple[str, int]]:
         for path in folder.glob(pattern):
             with suppress(FileNotFoundError):  # replaced meanwhile
                 yield str(path), path.stat().st_mtime_ns
-
-
-def _json(value: Any) -> web.Response:
-    return web.Response(text=json.dumps(value, separators=(",", ":"), allow_nan=False), content_type="application/json")

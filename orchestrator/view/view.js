@@ -36,7 +36,7 @@ function facts(episode) {
 function showViews([own, other]) {
   const title = `${own.model}, ${own.scenario}, ${own.condition}: ${own.kind}`;
   const link = make("a", { class: "ep-key", href: fragmentOf(state), title: "link to this episode" }, visible(own.key));
-  const head = make("div", { class: "ep-head" }, make("div", {}, make("h3", {}, dot(own), visible(title)), link), tools());
+  const head = make("div", { class: "ep-head" }, make("div", {}, make("h3", {}, dot(own.right), visible(title)), link), tools());
   const name = (episode) => [other && own.run !== other.run ? episode.run : "", other && own.model !== other.model ? episode.model : "", episode.condition].filter(Boolean).join(", ");
   const lanes = make("div", { class: other ? "lanes compared" : "lanes", tabindex: "0", role: "region", "aria-label": "Film strip" }, lane(own, name(own)), other ? lane(other, name(other)) : null);
   const hint = make("p", { class: "hint" }, "Shaded: the option that the reply names. “correct” and “counts” mark what would have ended or advanced the episode at that turn.");
