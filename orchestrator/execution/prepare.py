@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -123,14 +124,15 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
 
 def announce(state: AttemptState) -> None:
     """Print the size of the sweep, what is pending, and which cells are paused, cancelled or stopped."""
-    pending, total = sum(map(len, state.pending.values())), state.plan.total_with_stops
+    plan, pending = state.plan, [*chain.from_iterable(state.pending.values())]
     backlog = state.judge_queue.backlog if state.judge_queue else ()
     state.say(
-        f"{state.sweep.name}: {len(state.plan.cells)} cells, {total:,} episodes, {total - pending:,} finished,"
-        f" {pending:,} pending" + (f", {len(backlog):,} answers to judge" if backlog else "")
+        f"{state.sweep.name}: {len(plan.cells)} cells, {plan.total_with_stops:,} episodes,"
+        f" {plan.total_with_stops - len(pending):,} finished, {len(pending):,} pending"
+        + (f", {len(backlog):,} answers to judge" if backlog else "")
     )
-    unfinished = {state.plan.cells[index].key: None for index in state.plan.pending_per_cell(state.pending)}
-    savings = describe_savings(state.plan.precision, planned_cells(state.plan))
+    unfinished = dict.fromkeys(plan.cells[plan.task(ordinal)[0]].key for ordinal in pending)
+    savings = describe_savings(plan.precision, planned_cells(plan))
     for line in (*state.standing.sentences(unfinished), *savings):
         state.say(line)
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import accumulate, chain, groupby, zip_longest
+from itertools import accumulate, count, groupby, repeat, zip_longest
 from typing import TYPE_CHECKING
 
 from actors.playing.judge import turn_judge_key
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 BUILTIN_GROUP = "builtin"
 """The worker group of all built-in policies; they load nothing, so one worker can play all of them."""
-Ordinals = tuple[int, ...]
 JUDGE = "judge:"
 """Prefix of the name of a judge's worker group; no model's name has a colon."""
 
@@ -188,29 +186,20 @@ class Plan:
             queue = queues.setdefault(worker_group(model), [])
             # scenario after scenario, or in turns, sample by sample, if the sweep has a precision rule
             ordered = zip_longest(*samples, fillvalue=()) if self.precision else samples
-            queue.extend(o for block in ordered for sample in block for o in sample if o >= 0)
+            queue.extend(ordinal for block in ordered for sample in block for ordinal in sample)
         return {name: queue for name, queue in queues.items() if queue}
 
-    def pending_per_cell(self, pending: Mapping[str, Sequence[int]]) -> Counter[int]:
-        """Return index of a cell -> number of its ordinals in these queues."""
-        return Counter(bisect_right(self.offsets, ordinal) - 1 for ordinal in chain.from_iterable(pending.values()))
-
-    def _by_sample(self, indexes: Sequence[int], stored: Collection[str]) -> list[Ordinals]:
-        """Return one tuple per sample, in playing order, with its ordinals in these cells; -1 stands for an episode to skip."""
-        rows = list(zip(*(self._unfinished(index, stored) for index in indexes), strict=True))
+    def _by_sample(self, indexes: Sequence[int], stored: Collection[str]) -> list[list[int]]:
+        """Return for each sample, in playing order, its ordinals in these cells that are neither stored nor after a stop."""
         cell = self.cells[indexes[0]]
         ranks = drawn_order(self.seed, cell.scenario, tuple(sample.id for sample in self.cell_samples(cell)))
-        return [row for _, row in sorted(zip(ranks, rows, strict=True))]
-
-    def _unfinished(self, index: int, stored: Collection[str]) -> list[int]:
-        """Return the cell's ordinals, with -1 in place of episodes that are stored or after its stop."""
-        first, ordinals = self.offsets[index], list(range(self.offsets[index], self.offsets[index + 1]))
-        if index in self.stops:
-            ordinals = [ordinal if self._belongs(index, ordinal - first) else -1 for ordinal in ordinals]
-        if stored:
-            keys = zip(ordinals, self.keys(index), strict=True)
-            ordinals = [-1 if key in stored else ordinal for ordinal, key in keys]
-        return ordinals
+        samples: list[list[int]] = [[] for _ in ranks]
+        for index in indexes:
+            keys, size = self.keys(index) if stored else repeat(""), self.size(index)  # a million keys take a second
+            for ordinal, rank, key in zip(count(self.offsets[index]), ranks, keys, strict=False):
+                if rank < size and key not in stored:
+                    samples[rank].append(ordinal)
+        return samples
 
     def _blocks(self) -> Iterable[list[int]]:
         """Return groups of cell indexes; the cells of a group share model and samples."""
