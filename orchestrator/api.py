@@ -2,9 +2,8 @@
 
 import asyncio
 import contextvars
-import threading
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -143,24 +142,8 @@ def _run_outside_loop(work: Callable[[], Result]) -> Result:
         asyncio.get_running_loop()
     except RuntimeError:
         return work()
-    future: Future[Result] = Future()
-
-    def set_result() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as problem:
-            future.set_exception(problem)
-
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(set_result,), daemon=True)
-    thread.start()
-    _join(thread)
-    return future.result()
-
-
-def _join(thread: threading.Thread) -> None:
-    """Wait for the thread; its ``StopSignals`` handle the first interrupts."""
-    for _ in range(PATIENCE):
+    future = ThreadPoolExecutor(1).submit(contextvars.copy_context().run, work)
+    for _ in range(PATIENCE):  # the thread's ``StopSignals`` handle the first interrupts
         with suppress(KeyboardInterrupt):
-            thread.join()
-            return
+            return future.result()
     raise KeyboardInterrupt
