@@ -9,25 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from envs.errors import RunFolderError
-    from envs.samples import BadData
-    from orchestrator.api import Run, load_sweep, open_run, plan, run
-    from sweeps.sweep_file import SweepError
+    from orchestrator.api import BadData, Run, RunFolderError, SweepError, load_sweep, open_run, plan, run
 
 __all__ = ["BadData", "Run", "RunFolderError", "SweepError", "load_sweep", "open_run", "plan", "run"]
-
-ERRORS = {
-    "BadData": "envs.samples",
-    "RunFolderError": "envs.errors",
-    "SweepError": "sweeps.sweep_file",
-}
-"""Public name of an error -> the module that defines it; the others are of ``orchestrator.api``."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
-    return getattr(import_module(ERRORS.get(name, "orchestrator.api")), name)
+    return getattr(import_module("orchestrator.api"), name)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,9 @@ from typing import Any, Self, TypeVar
 
 import polars as pl
 
+from envs.errors import RunFolderError as RunFolderError
 from envs.plural import pluralize
+from envs.samples import BadData as BadData
 from envs.types import Ending
 from orchestrator.execution.stop_signals import PATIENCE, StopSignals
 from orchestrator.object_store.run_location import open_location, readable_folder
@@ -24,6 +26,7 @@ from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.status import read_status
 from sweeps.load import build
 from sweeps.spec import Sweep
+from sweeps.sweep_file import SweepError as SweepError
 from sweeps.sweep_file import read_sweep
 
 
