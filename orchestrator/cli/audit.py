@@ -12,7 +12,7 @@ from envs import regular
 from envs.errors import UserError
 from orchestrator.audit.answers import ReplayError, score_lines
 from orchestrator.cli.options import A_RUN, AsJson, MovedData, readable_folder
-from orchestrator.cli.printing import print_json, print_lines, reading
+from orchestrator.cli.printing import print_result, reading
 
 
 def audit(
@@ -45,10 +45,7 @@ def audit(
     folder = readable_folder(output)
     with reading([folder]):
         outcome = replay_run(folder, package, python, data, install)
-        if as_json:
-            print_json({**asdict(outcome), "clean": outcome.clean})
-        else:
-            print_lines(outcome.lines())
+        print_result(as_json, {**asdict(outcome), "clean": outcome.clean}, *outcome.lines())
     raise typer.Exit(0 if outcome.clean else 1)
 
 

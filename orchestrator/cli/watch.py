@@ -117,12 +117,10 @@ def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_p
     for state in write_bundle(runs, data, target, with_pictures):
         print(f"{state.episodes:,} episodes, {state.pictures:,} pictures ...", file=sys.stderr)
     size = f"{state.bytes / 1e6:,.1f} MB"
-    printing.print_lines([f"{state.episodes:,} episodes and {state.pictures:,} pictures in {target} ({size})"])
-    printing.print_lines(
-        [f"to look at it: python -m http.server --directory {shlex.quote(str(target))} --bind 127.0.0.1"]
-    )
-    if state.pictures:
-        printing.print_lines(["before you publish it, see docs/data-sources.md for the licenses of the pictures"])
+    lines = [f"{state.episodes:,} episodes and {state.pictures:,} pictures in {target} ({size})"]
+    lines.append(f"to look at it: python -m http.server --directory {shlex.quote(str(target))} --bind 127.0.0.1")
+    lines += ["before you publish it, see docs/data-sources.md for the licenses of the pictures"] * bool(state.pictures)
+    printing.print_lines(lines)
 
 
 def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson = False) -> None:
@@ -137,13 +135,11 @@ def ctl(output: RunName, verb: Verb = "", target: Target = "", as_json: AsJson =
         _send(folder, verb, target)
         return
     entries = control_log.read_history(folder)
-    if as_json:
-        printing.print_json([entry.model_dump(mode="json") for entry in entries])
-    else:
-        lines = [f"{entry.taken} {entry.sentence}" for entry in entries]
-        if waiting := control_log.waiting_commands(folder):
-            lines.append(f"{pluralize(len(waiting), 'command')} waiting for the next `run`")
-        printing.print_lines(lines or ["no command was sent to this run"])
+    lines = [f"{entry.taken} {entry.sentence}" for entry in entries]
+    if waiting := control_log.waiting_commands(folder):
+        lines.append(f"{pluralize(len(waiting), 'command')} waiting for the next `run`")
+    document = [entry.model_dump(mode="json") for entry in entries]
+    printing.print_result(as_json, document, *(lines or ["no command was sent to this run"]))
 
 
 def _send(folder: Path, verb: str, target: str) -> None:

@@ -56,8 +56,8 @@ def assign_episodes(sources: Sequence[Source], prefer: int = 0) -> tuple[list[st
     agrees = is_taken | (is_equal & ~pl.col("failed"))
     for number, source in enumerate(sources):
         of_source = rows.filter(pl.col("source") == number)
-        source.agreed = _keep_keys(source.own, of_source.filter(agrees))
-        source.own = _keep_keys(source.own, of_source.filter(is_taken))
+        source.agreed = rows_of_keys(source.own.lazy(), of_source.filter(agrees))
+        source.own = rows_of_keys(source.own.lazy(), of_source.filter(is_taken))
     replaced = rows.filter(pl.col("failed") & ~pl.col("failed_taken"))["key"].n_unique()
     return rows.filter(~agrees & ~pl.col("failed"))["key"].unique().sort().to_list(), replaced
 
@@ -95,10 +95,6 @@ def write_verdicts(folder: Path, rows: pl.DataFrame) -> None:
 def _join_sources(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return the rows of all sources; column ``source`` is the index of each row's source."""
     return pl.concat([rows.with_columns(pl.lit(number).alias("source")) for number, rows in enumerate(frames)])
-
-
-def _keep_keys(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
-    return rows.join(keys, on="key", how="semi", maintain_order="left")
 
 
 def rows_of_keys(rows: pl.LazyFrame, keys: pl.DataFrame) -> pl.DataFrame:
