@@ -227,8 +227,5 @@ def _is_plain(value: Any) -> bool:
 
 def rows_by_key(table: pl.LazyFrame, keys: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each key, in the order of the table."""
-    rows: dict[str, list[dict[str, Any]]] = {}
     names = pl.Series(list(keys), dtype=pl.String).implode()
-    for row in table.filter(pl.col("key").is_in(names)).collect().iter_rows(named=True):
-        rows.setdefault(row["key"], []).append(row)
-    return rows
+    return table.filter(pl.col("key").is_in(names)).collect().rows_by_key("key", named=True, include_key=True)

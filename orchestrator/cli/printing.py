@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 
 from actors.text.printable import printable
 from envs.errors import DamagedRunError
-from orchestrator.monitoring.console import show
+from orchestrator.report.tables.formats import show
 from orchestrator.report.tables.table import Table
 
 if TYPE_CHECKING:

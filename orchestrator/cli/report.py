@@ -10,7 +10,6 @@ import typer
 from envs.errors import UserError
 from orchestrator.cli import printing
 from orchestrator.cli.options import AsJson, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
-from orchestrator.monitoring.console import show
 from orchestrator.report.comparisons import run_comparison
 from orchestrator.report.html.page import write_page
 from orchestrator.report.measures import first_turn_filter as first_turn
@@ -20,6 +19,7 @@ from orchestrator.report.run_data import AUTOMATIC, RunData
 from orchestrator.report.scores.answer import answer_sentences
 from orchestrator.report.tables import all_tables, paper_comparison
 from orchestrator.report.tables.evidence import add_notes, input_notes
+from orchestrator.report.tables.formats import show
 from orchestrator.report.tables.table import text_table
 from orchestrator.storage.disk import disk_errors
 from sweeps.load import limited_products

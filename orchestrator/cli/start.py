@@ -1,4 +1,4 @@
-"""``init``: write a first sweep file and print the commands that play it."""
+"""``init`` writes a first sweep file and prints the commands that play it; ``data`` downloads or checks the benchmark."""
 
 import re
 import shlex
@@ -9,11 +9,13 @@ from typing import Annotated
 
 import typer
 
+from envs.check import check as check_folder
 from envs.errors import UserError
-from orchestrator.cli.options import ModelSources
+from orchestrator.cli.options import ModelSources, Names
 from orchestrator.cli.printing import print_lines
 from orchestrator.cli.sweep_source import write_line
 from sweeps.load import load
+from sweeps.packages import find_scenarios
 from sweeps.sweep_file import missing_data, shipped_sweeps, suggest_sweep
 from sweeps.values import FOLDER
 
@@ -66,3 +68,33 @@ def _next_steps(path: Path) -> list[str]:
     commands = [*([get_data] if missing_data(sweep.data, path) else []), f"plan {file}", f"run {file}"]
     commands.append(f"report {shlex.quote(sweep.output)}")
     return [f"{path}: edit it, then", *(f"  proactive-sweep {command}" for command in commands)]
+
+
+# -- data ----------------------------------------------------------------------------------------------------------------
+def fetch(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put it; the benchmark is then DIR/test.")],
+    scenarios: Names = "all",
+    revision: Annotated[str | None, typer.Option(help="A commit of the data set, to pin it.")] = None,
+) -> None:
+    """Download the published benchmark, unpack it safely and check it; rerun to resume."""
+    from orchestrator.datasets.download import FOLDER, describe_terms, fetch_benchmark
+
+    names = find_scenarios(scenarios, "--scenarios")
+    folder.mkdir(parents=True, exist_ok=True)
+    print_lines(describe_terms(names))
+    outcome = fetch_benchmark(folder, names, revision)
+    print_lines([*outcome.lines(), f'in a sweep file: data = "{folder / FOLDER}"'])
+    raise typer.Exit(0 if outcome.ok else 1)
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The benchmark folder.")],
+    scenarios: Names = "all",
+    unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Also lines that the paper's filter drops.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every picture fully.")] = False,
+) -> None:
+    """List every bad line and every missing or unreadable picture; exit code 1 if there is any."""
+    names = find_scenarios(scenarios, "--scenarios")
+    outcome = check_folder(folder, names, filtered=not unfiltered, deep=deep)
+    print_lines(outcome.lines())
+    raise typer.Exit(0 if outcome.ok else 1)

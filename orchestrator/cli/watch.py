@@ -16,8 +16,8 @@ from envs.plural import pluralize
 from orchestrator.cli import printing
 from orchestrator.cli.options import AsJson, MovedData, RunFolder, RunFolders, RunName, required_name
 from orchestrator.cli.user_errors import removed_sentence
-from orchestrator.monitoring.console import show
 from orchestrator.monitoring.render import status_tables
+from orchestrator.report.tables.formats import show
 from orchestrator.report.tables.table import text_table
 from orchestrator.storage import control_log, lock, reused, run_folder, safe_write
 from orchestrator.storage.run_folder import planned_cells, planned_episodes, stored_sweep

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 
 from orchestrator.monitoring import render, snapshot
-from orchestrator.monitoring.console import Visible
+from orchestrator.report.tables.formats import Visible
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage.progress_log import Point, append_point
 

@@ -22,10 +22,10 @@ from envs.samples import BadData
 from orchestrator.cli.options import Overrides, Update, required_name
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.execution.attempt import Attempt, open_attempt
-from orchestrator.monitoring.console import show
 from orchestrator.object_store.run_location import open_location
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
+from orchestrator.report.tables.formats import show
 from orchestrator.report.tables.paper_tables import result_tables
 from orchestrator.view.loopback import serving
 from proactive_people.pages import FormPage

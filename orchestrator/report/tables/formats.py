@@ -1,17 +1,24 @@
-"""A table on a terminal, as Markdown, LaTeX and CSV. ``monitoring.console.show`` makes control characters visible."""
+"""A table on a terminal, as Markdown, LaTeX and CSV.
+
+Tables and lines may contain untrusted text: from models, judges, data files and edited run folders. On a terminal, control
+characters are printed as escapes. They are replaced after Rich has laid out the text, so no cell is missed.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from actors.text.printable import FORMULA, one_line
+from actors.text.printable import FORMULA, one_line, printable
 from envs.plural import pluralize
 from orchestrator.report.tables.table import MINUS, MISSING, Table, TableCell
 
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def rich_table(table: Table) -> RichTable:
-    """Return the table for ``show``: unfinished cells are dim, notes are below, folded rows are counted.
+    """Return the table for Rich: unfinished cells are dim, notes are below, folded rows are counted.
 
     Its ``min_width`` is what it takes to show every number.
     """
@@ -41,6 +48,28 @@ def rich_table(table: Table) -> RichTable:
     for row in table.open_rows:
         rendered.add_row(*(Text(cell.text_with_note, "dim" if cell.style == "unfinished" else "") for cell in row))
     return rendered
+
+
+class Visible:
+    """Tables and lines for Rich, without its markup and with their control characters as escapes."""
+
+    def __init__(self, *tables_and_lines: Table | str) -> None:
+        self.content = Group(*(rich_table(own) if isinstance(own, Table) else Text(own) for own in tables_and_lines))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.content, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def show(*tables_and_lines: Table | str) -> None:
+    """Print on standard output; on a narrow terminal, tables are as wide as their numbers need.
+
+    In a pipe or a file, a table is as wide as its content unless COLUMNS is set.
+    """
+    content, default = Visible(*tables_and_lines), Console()
+    widths = [own.min_width or 0 for own in content.content.renderables if isinstance(own, RichTable)]
+    unlimited = not default.is_terminal and "COLUMNS" not in os.environ
+    Console(width=10_000 if unlimited else max(default.width, 0, *widths)).print(content)
 
 
 _COMMANDS = {
@@ -72,8 +101,8 @@ def latex(table: Table) -> str:
 
 def escape_latex(text: str) -> str:
     """Return the text as LaTeX prints it, on one line; characters without a glyph become ``?``."""
-    printable = "".join(_COMMANDS.get(c, c) if ord(c) < 128 or c.isalpha() else "?" for c in one_line(text))
-    return re.sub(r"-(?=-)", "-{}", printable)  # two dashes would become a long one
+    shown = "".join(_COMMANDS.get(c, c) if ord(c) < 128 or c.isalpha() else "?" for c in one_line(text))
+    return re.sub(r"-(?=-)", "-{}", shown)  # two dashes would become a long one
 
 
 def _latex_cell(cell: TableCell) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from actors.engine.baselines import Baseline
 from actors.text.printable import UNSAFE
-from orchestrator.monitoring.console import show
+from orchestrator.report.tables.formats import show
 from orchestrator.report.tables.table import text_table
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.load import build_judge

@@ -5,9 +5,9 @@ from dataclasses import asdict
 
 import pytest
 
-from orchestrator.monitoring.console import show
 from orchestrator.monitoring.render import format_row, lines, sentence, status_tables, table
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot
+from orchestrator.report.tables.formats import show
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from orchestrator.monitoring import render, snapshot
-from orchestrator.monitoring.console import Visible
 from orchestrator.monitoring.render import format_duration, lines, status_tables, table
 from orchestrator.monitoring.snapshot import GroupRow, RateMeter, Snapshot, describe_silence
+from orchestrator.report.tables.formats import Visible
 from orchestrator.scheduling.commands import Demand, Lease, Start
 from orchestrator.scheduling.nodes import Place
 from orchestrator.scheduling.scheduler import Scheduler
