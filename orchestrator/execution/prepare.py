@@ -12,7 +12,7 @@ from envs.types import CUT_SHORT, ERRORS, Ending
 from orchestrator.execution.live_control import describe_effect
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.judging.judge_queue import JudgeQueue, find_unjudged
-from orchestrator.planning.build_plan import planned_cells, planned_rows, stored_episodes
+from orchestrator.planning.build_plan import planned_cells, stored_episodes
 from orchestrator.planning.plan import Plan, worker_group
 from orchestrator.precision.stopping import StoppingRule, load_rule
 from orchestrator.report.scores.precision_stops import describe_savings
@@ -85,7 +85,7 @@ class AttemptState:
     def replan(self) -> None:
         """Apply the current stops to the plan and write it to the run folder."""
         self.plan = self.plan.with_stops(self.stops)
-        run_folder.write_plan(self.output, planned_rows(self.plan), self.plan.all_keys())
+        run_folder.write_plan(self.output, planned_cells(self.plan), self.plan.all_keys())
 
     def planned_per_group(self) -> Counter[str]:
         """Return worker group -> planned episodes, up to the stops."""

@@ -8,7 +8,7 @@ import polars as pl
 
 from actors.playing.judge import reads_nothing
 from orchestrator.execution.prepare import AttemptState
-from orchestrator.planning.build_plan import planned_rows, stored_episodes
+from orchestrator.planning.build_plan import planned_cells, stored_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import score, write_results
@@ -66,5 +66,5 @@ def score_folder(plan: Plan, sweep: Sweep, output: Path, judge: str) -> pl.DataF
     judge_verdicts = verdicts(output).filter(pl.col("judge") == judge)
     models = dict.fromkeys(cell.model.name for cell in plan.cells)
     stored = [stored_episodes(plan, output, model) for model in models]
-    rows = score(stored, planned_rows(plan), judge_verdicts, reference=sweep.reference_conditions)
+    rows = score(stored, pl.DataFrame(planned_cells(plan)), judge_verdicts, reference=sweep.reference_conditions)
     return add_anytime_intervals(rows, stored_episodes(plan, output), plan.precision, plan.seed)

@@ -82,7 +82,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     if [*map(checksums.read_sums, folders)] != sums:
         raise RunFolderError("a folder was written while it was read; wait for its driver, and run `merge` again")
     with disk_errors(into), run_folder.claim(into, sweep, left_out=run_folder.read_bad_lines(folders[0])):
-        run_folder.write_plan(into, planned, keys)
+        run_folder.write_plan(into, planned.to_dicts(), keys)
         if weights:
             checksums.write(into / loaded_weights.FILE, run_folder.to_json(weights))
         with closing(EpisodeStore(into)) as store:

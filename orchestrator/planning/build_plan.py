@@ -73,13 +73,6 @@ def planned_cells(plan: Plan) -> list[dict[str, Any]]:
     ]
 
 
-def planned_rows(plan: Plan) -> pl.DataFrame:
-    """Return ``planned_cells`` as a frame; with it, ``score`` also has rows for cells without episodes."""
-    import polars as pl
-
-    return pl.DataFrame(planned_cells(plan))
-
-
 def cells_with_progress(plan: Plan, folder: Path) -> list[dict[str, Any]]:
     """Return ``planned_cells`` with each cell's number of stored episodes in ``done``."""
     rows = planned_cells(plan)

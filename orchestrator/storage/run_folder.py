@@ -157,14 +157,14 @@ def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
     return named
 
 
-def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None = None) -> None:
+def write_plan(folder: Path, cells: Sequence[Mapping[str, Any]], keys: Iterable[str] | None = None) -> None:
     """Write ``plan.json`` from one row per cell (the fields of ``PlannedCell``).
 
     ``keys`` of all episodes go into ``plan.parquet``, so that the plan is known without the data folder.
     """
     if keys is not None:
         checksums.write(folder / KEYS, key_frame(keys))  # all of them, since a write that waits for room begins again
-    checksums.write(folder / PLAN, to_json({"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}))
+    checksums.write(folder / PLAN, to_json({"planned": sum(cell["planned"] for cell in cells), "cells": cells}))
 
 
 def planned_cells(folder: Path) -> list[PlannedCell]:

@@ -19,7 +19,7 @@ from actors.engine.registry import open_engine
 from actors.playing.episode_runner import EpisodeRunner
 from envs.errors import UserError
 from orchestrator.cli.sweep_source import find_data, read_models
-from orchestrator.planning.build_plan import build_plan, planned_rows
+from orchestrator.planning.build_plan import build_plan, planned_cells
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.read_run import read_run
@@ -139,7 +139,7 @@ async def _play(sweep: Sweep, output: Path) -> None:
     """Play the pending episodes of a sweep of one model into a run folder."""
     plan, (model,) = build_plan(sweep), sweep.models
     with run_folder.claim(output, sweep, update=True, left_out=plan.left_out), closing(EpisodeStore(output)) as store:
-        run_folder.write_plan(output, planned_rows(plan), plan.all_keys())
+        run_folder.write_plan(output, planned_cells(plan), plan.all_keys())
         backend = open_engine(model, Path(sweep.data))
         runner = EpisodeRunner(plan, {model.name: backend}, choose_in_flight(model, backend.cache_tokens))
         pending = plan.pending(set(store.finished_episodes()["key"])).values()

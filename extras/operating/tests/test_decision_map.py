@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 from actors.engine.backend import Backend, Reply, Request
 from envs import SCENARIOS
 from envs.types import Sample
-from orchestrator.planning.build_plan import build_plan, planned_rows
+from orchestrator.planning.build_plan import build_plan, planned_cells
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.tables.all_tables import report_tables
@@ -130,7 +130,9 @@ def test_decision_map_changes_no_other_figure(policy_run, demo_data, tmp_path):
 def test_results_hold_decisions_and_measures(policy_run, demo_data, tmp_path):
     wanted = sweep(demo_data, POLICIES, CONDITIONS)
     plan, episode_rows = build_plan(wanted), episodes(policy_run)
-    rows = add_columns(score(episode_rows, planned_rows(plan)), policy_run, wanted, episode_rows, plan.samples_by_id)
+    rows = add_columns(
+        score(episode_rows, pl.DataFrame(planned_cells(plan))), policy_run, wanted, episode_rows, plan.samples_by_id
+    )
     write_results(tmp_path, rows)
     cells = {row["cell"]: row for row in json.loads((tmp_path / "results.json").read_text())}
 

@@ -10,11 +10,12 @@ import time
 from itertools import cycle
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
-from orchestrator.planning.build_plan import build_plan, planned_rows, stored_episodes
+from orchestrator.planning.build_plan import build_plan, planned_cells, stored_episodes
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.storage import run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes
@@ -47,13 +48,13 @@ def attempt(folder: Path, file: Path) -> None:
         store = EpisodeStore(folder, rows=5)
         finished = set(store.finished_episodes()["key"])
         pending = [ordinal for queue in plan.pending(finished).values() for ordinal in queue][:40]
-        run_folder.write_plan(folder, planned_rows(plan), plan.all_keys())
+        run_folder.write_plan(folder, planned_cells(plan), plan.all_keys())
         engines = {model.name: Baseline(model.name) for model in sweep.models}
         asyncio.run(runs._play(EpisodeRunner(plan, engines, in_flight=4), pending, store))
         store.compact()
         runs.judge_answers(folder, sweep, sweep.judge, Baseline("rule-judge"), only=20)
         VerdictStore(folder).compact()
-        write_results(folder, score(stored_episodes(plan, folder), planned_rows(plan), verdicts(folder)))
+        write_results(folder, score(stored_episodes(plan, folder), pl.DataFrame(planned_cells(plan)), verdicts(folder)))
         write_status(folder, [], finished=False)
         if not pending:
             store.discard(episodes(folder).select("key").collect()["key"].to_list()[::2])

@@ -1,10 +1,11 @@
 """A run folder scored a model at a time gives what scoring all of it at once gives."""
 
+import polars as pl
 from polars.testing import assert_frame_equal
 
 from actors.engine.baselines import Baseline
 from orchestrator.execution.score import score_folder
-from orchestrator.planning.build_plan import build_plan, planned_rows, stored_episodes
+from orchestrator.planning.build_plan import build_plan, planned_cells, stored_episodes
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import score
@@ -28,7 +29,7 @@ def test_scoring_by_model_equals_scoring_all_at_once(demo_data, tmp_path):
     judge_answers(folder, spec, spec.judge, Baseline("rule-judge"))
 
     rows = score_folder(plan, spec, folder, own_judge_key(spec))
-    assert_frame_equal(rows, score(stored_episodes(plan, folder), planned_rows(plan), verdicts(folder)))
+    assert_frame_equal(rows, score(stored_episodes(plan, folder), pl.DataFrame(planned_cells(plan)), verdicts(folder)))
     assert rows["judged"].sum() > 0 and rows.filter(model="uniform")["judged"].to_list() == [0, 0]
 
 

@@ -12,7 +12,7 @@ from actors.engine.baselines import Baseline
 from envs import SCENARIOS
 from orchestrator.cli.main import app
 from orchestrator.inspection import service_cost
-from orchestrator.planning.build_plan import build_plan, planned_rows
+from orchestrator.planning.build_plan import build_plan, planned_cells
 from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -48,7 +48,7 @@ class Paid(ScriptedBackend):
 def test_played_cost_lies_between_bounds(demo_data, tmp_path, policy):
     spec = sweep(demo_data, ["m"], ["zero-shot", "history", "reference"], model=[ENTRY])
     plan = build_plan(spec)
-    pending = dict(planned_rows(plan).select("cell", "planned").iter_rows())
+    pending = {cell["cell"]: cell["planned"] for cell in planned_cells(plan)}
     (estimate,) = service_cost.estimates(plan, pending, demo_data)
     folder = play_sweep(tmp_path / "run", spec, backends={"m": Paid(policy)})
     rows = episodes(folder).collect()

@@ -57,6 +57,6 @@ def test_a_cell_of_other_samples_is_refused(tmp_path, full):
     for name, row in (("one", {"planned": 2, "full": 5}), ("two", {"planned": 3, "full": full})):
         (tmp_path / name).mkdir()
         keys = [f"c/{number:04d}-00000000" for number in range(row["planned"])]
-        run_folder.write_plan(tmp_path / name, pl.DataFrame([{**names, **row}]), keys)
+        run_folder.write_plan(tmp_path / name, [{**names, **row}], keys)
     with pytest.raises(RunFolderError, match=r"different samples of c: .*merge only one of them"):
         _merge_plans([tmp_path / "one", tmp_path / "two"])

@@ -15,7 +15,7 @@ from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
 from orchestrator.merging import reuse
 from orchestrator.planning import pictures
-from orchestrator.planning.build_plan import build_plan, planned_rows
+from orchestrator.planning.build_plan import build_plan, planned_cells
 from orchestrator.storage import reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.loaded_weights import LoadedWeights
@@ -46,7 +46,7 @@ def play_attempt(folder, spec, others=(), only=None):
     """Play an attempt without Ray that reuses ``others``; record its pictures and return the number of engine calls."""
     plan, engine = build_plan(spec), Counting()
     with run_folder.claim(folder, spec, left_out=plan.left_out):
-        run_folder.write_plan(folder, planned_rows(plan), plan.all_keys())
+        run_folder.write_plan(folder, planned_cells(plan), plan.all_keys())
         store = EpisodeStore(folder)
         try:
             list(reuse.take_over(spec, plan, store, [(str(source), source) for source in others]) if others else ())

@@ -11,7 +11,6 @@ from orchestrator.planning.build_plan import (
     build_plan,
     cells_with_progress,
     planned_cells,
-    planned_rows,
     stored_episodes,
 )
 from orchestrator.planning.plan import Plan, make_plan
@@ -215,10 +214,7 @@ def test_rows_of_a_plan_count_up_to_the_stops_and_those_of_the_full_set(demo_dat
     )
     stopped = ruled.with_stops({1: 4})
     assert [(row["planned"], row["full"]) for row in planned_cells(stopped)] == [(10, 10), (4, 10)]
-    assert (
-        planned_rows(stopped).to_dicts() == planned_cells(stopped)
-        and stopped.total_with_stops == 14 < stopped.total == 20
-    )
+    assert stopped.total_with_stops == 14 < stopped.total == 20
     assert len(stored_episodes(plan, runs.play_sweep(tmp_path, spec, only=7)).collect()) == 7
     assert sum(row["done"] for row in cells_with_progress(plan, tmp_path)) == 7
     assert stored_episodes(plan, tmp_path, "another").collect().height == 0

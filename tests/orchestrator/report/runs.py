@@ -15,7 +15,7 @@ from actors.playing.records import EpisodeBatch
 from envs import SCENARIOS
 from envs.samples import paper_ids
 from orchestrator.judging.judge_queue import find_unjudged
-from orchestrator.planning.build_plan import build_plan, planned_rows, stored_episodes
+from orchestrator.planning.build_plan import build_plan, planned_cells, stored_episodes
 from orchestrator.report.paper.published import published_figures
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import score, write_results
@@ -47,11 +47,13 @@ def play_sweep(output: Path, wanted: Sweep, only: int | None = None, backends=No
         try:
             finished = set(store.finished_episodes()["key"])
             pending = [ordinal for queue in plan.pending(finished).values() for ordinal in queue][:only]
-            run_folder.write_plan(output, planned_rows(plan), plan.all_keys())
+            run_folder.write_plan(output, planned_cells(plan), plan.all_keys())
             asyncio.run(_play(EpisodeRunner(plan, engines, in_flight, _turn_judge(wanted)), pending, store))
         finally:
             store.close()
-        rows = score(stored_episodes(plan, output), planned_rows(plan), reference=wanted.reference_conditions)
+        rows = score(
+            stored_episodes(plan, output), pl.DataFrame(planned_cells(plan)), reference=wanted.reference_conditions
+        )
         write_results(output, add_resources(rows, output, wanted))
     return output
 
@@ -129,7 +131,7 @@ def write_published_run(
                 read.append(_known_verdicts(cell, block))
                 block = _as_answers(block)
             store.append(EpisodeBatch(ids, **block))
-        run_folder.write_plan(output, pl.DataFrame(rows))
+        run_folder.write_plan(output, rows)
         store.close()
         read.flush()
     return output

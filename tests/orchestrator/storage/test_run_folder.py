@@ -13,7 +13,6 @@ import threading
 import tomllib
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from envs.errors import RunFolderError
@@ -208,7 +207,7 @@ def test_no_secret_reaches_the_folder(tmp_path, monkeypatch):
 
 def plan(folder, count):
     row = {"cell": CELL, "model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "planned": count}
-    write_plan(folder, pl.DataFrame([row]))
+    write_plan(folder, [row])
 
 
 def test_status_counts_only_episodes_of_current_plan(tmp_path):
@@ -218,12 +217,12 @@ def test_status_counts_only_episodes_of_current_plan(tmp_path):
         opened.close()
         old = episodes(tmp_path).collect()["key"].to_list()
         row = {"cell": CELL, "model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "planned": 2}
-        write_plan(tmp_path, pl.DataFrame([row]), old)
+        write_plan(tmp_path, [row], old)
         cells = [{"cell": CELL, "planned": 2, "finished": 2, "errors": 0, "state": "complete", "reason": ""}]
         write_status(tmp_path, cells, finished=True)
     assert read_status(tmp_path)["cells"] == cells
 
-    write_plan(tmp_path, pl.DataFrame([row]), [old[0], "another"])
+    write_plan(tmp_path, [row], [old[0], "another"])
     (cell,) = read_status(tmp_path)["cells"]
     assert (cell["finished"], cell["planned"], cell["state"]) == (1, 2, "partial")
 
@@ -235,7 +234,7 @@ def test_a_sweep_is_finished_whatever_the_order_of_its_cells(tmp_path):
     with claim(tmp_path, sweep()):
         names = {"model": "uniform", "condition": "hint", "protocol": "mcqa", "planned": 0}
         planned = [{**names, "cell": f"uniform/{name}/hint", "scenario": name} for name in ("ROD", "QD")]
-        write_plan(tmp_path, pl.DataFrame(planned))
+        write_plan(tmp_path, planned)
         write_status(tmp_path, count_cells(tmp_path, ControlState())[::-1], finished=True)
 
     assert read_status(tmp_path)["finished"]
@@ -280,7 +279,7 @@ def test_reader_of_lock_does_not_block_driver(tmp_path):
 def test_the_plan_is_two_files_that_read_back(tmp_path):
     names = {"model": "uniform", "scenario": "QD", "condition": "hint", "protocol": "mcqa"}
     rows = [{**names, "cell": CELL, "planned": 2}, {**names, "cell": "uniform/ROD/hint", "planned": 3}]
-    write_plan(tmp_path, pl.DataFrame(rows), ["a", "b"])
+    write_plan(tmp_path, rows, ["a", "b"])
 
     assert json.loads((tmp_path / "plan.json").read_text()) == {"planned": 5, "cells": rows}
     assert planned_cells(tmp_path) == rows

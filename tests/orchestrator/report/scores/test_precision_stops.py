@@ -5,7 +5,7 @@ import math
 import polars as pl
 import pytest
 
-from orchestrator.planning.build_plan import build_plan, planned_rows
+from orchestrator.planning.build_plan import build_plan, planned_cells
 from orchestrator.precision.stopping import bounds, load_rule
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.read_run import read_run
@@ -28,7 +28,7 @@ def play_stopped(data_folder, folder, rule, models=MODELS):
     runs.play_sweep(folder, wanted)
     plan = build_plan(wanted)
     plan = plan.with_stops(load_rule(plan, folder).stops())
-    run_folder.write_plan(folder, planned_rows(plan), plan.all_keys())
+    run_folder.write_plan(folder, planned_cells(plan), plan.all_keys())
     return plan, {plan.cells[index].key: n for index, n in plan.stops.items()}
 
 
