@@ -1,6 +1,7 @@
 """The game: pure rules of the seven scenarios. ``SCENARIOS`` is the only registry; it also finds scenarios that packages add."""
 
 from collections.abc import Collection, Iterable
+from functools import cache
 from pathlib import Path
 
 from envs.coco import CameraMoves
@@ -16,9 +17,7 @@ class Scenarios(dict[str, Scenario]):
 
     def __missing__(self, name: str) -> Scenario:
         """Return the rules that an installed package offers under this name; raises PackageError if no package does."""
-        if name not in _installed:
-            _installed[name] = _load_scenario(find_offer("scenario", name))
-        return _installed[name]
+        return _load_scenario(name)
 
 
 _PAPERS = (RealisticOcclusion, VideoOcclusion, MultiView, ImageQuality, QuickDraw, VideoChange, CameraMoves)
@@ -27,8 +26,6 @@ SCENARIOS = Scenarios((scenario.name, scenario()) for scenario in _PAPERS)
 
 STEMS: dict[str, str] = {scenario.stem: name for name, scenario in SCENARIOS.items()}
 """Long name (file stem) -> short name."""
-
-_installed: dict[str, Scenario] = {}
 
 
 def installed_scenarios() -> dict[str, Offer]:
@@ -42,7 +39,9 @@ def in_paper_order(names: Iterable[str], order: Collection[str] = SCENARIOS) -> 
     return [name for name in order if name in distinct] + sorted(distinct.difference(order))
 
 
-def _load_scenario(offer: Offer) -> Scenario:
+@cache
+def _load_scenario(name: str) -> Scenario:
+    offer = find_offer("scenario", name)
     scenario = offer.load()
     if not isinstance(scenario, type) or not issubclass(scenario, Scenario):
         raise PackageError(f"{offer} is {describe_kind(scenario)}; a scenario is a subclass of envs.Scenario")

@@ -5,7 +5,6 @@ A broken rule raises an AssertionError whose text is the rule.
 
 import pickle
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from envs.answers import letter
 from envs.scenario import Scenario, suggestions
@@ -15,15 +14,8 @@ SEED = 5
 ODD = ("", " ", "#", "(A)", "**B**", "Answer: C", "Z", "a", "A.", "banana", "C. Banana.\nand more", "\u212a", "\u0130",
        "x" * 5000, "A. B. C.", "\n")  # fmt: skip
 """Unusual replies; some of them name an option."""
-
-
-class Step(NamedTuple):
-    """One turn of an episode."""
-
-    state: State
-    view: View
-    turn: Turn
-    next_state: State
+Step = tuple[View, Turn, State]
+"""One turn of an episode: what was shown, the turn, and the state after it."""
 
 
 def check_scenario(game: Scenario, sample: Sample) -> None:
@@ -56,9 +48,8 @@ def walk(game: Scenario, sample: Sample, mode: Mode, pick: Callable[[View, int],
     state, steps = game.initial(sample, mode, seed=SEED), list[Step]()
     while state.ending is None and len(steps) < turns:
         view = game.view(sample, state)
-        next_state, turn = game.step(sample, state, pick(view, len(steps)))
-        steps.append(Step(state, view, turn, next_state))
-        state = next_state
+        state, turn = game.step(sample, state, pick(view, len(steps)))
+        steps.append((view, turn, state))
     return steps
 
 
@@ -89,7 +80,7 @@ def check_episode(game: Scenario, sample: Sample, mode: Mode) -> None:
 
     limit = game.limit(sample)
     steps = walk(game, sample, mode, ask, limit + 1)
-    last = steps[-1].next_state
+    _, _, last = steps[-1]
     assert last.ending is not None and len(steps) <= limit, "repeated suggestions must end within limit(sample)"
     assert last.ending not in UNSCORED, "the game must not end with an error or an open answer"
     assert steps == walk(game, sample, mode, ask, limit + 1), "the same arguments must give the same values"

@@ -111,9 +111,8 @@ class Renderer:
         if _memory(pixels) <= self.cache_bytes:
             with self._lock:
                 self._cache[path] = decoded
-                excess = self.cached_bytes - self.cache_bytes
-                while excess > 0:
-                    excess -= _memory(self._cache.popitem(last=False)[1].pixels)
+                while self.cached_bytes > self.cache_bytes:
+                    self._cache.popitem(last=False)
         return decoded
 
     def size(self, ref: ImageRef) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Six of the seven scenarios, each as what differs from ``Scenario``; COCO, whose pictures are crops, is in ``envs.coco``."""
 
 from envs.chance import chance
-from envs.scenario import LastImageSettles, Ring, Scenario, suggestions
+from envs.scenario import LastImageSettles, Ring, Scenario
 from envs.stimulus import PROMPTS
 from envs.types import Ending, ImageRef, Mode, Move, Sample, State
 
@@ -117,10 +117,8 @@ class ImageQuality(LastImageSettles):
 
     def askable(self, sample: Sample, state: State) -> tuple[str, ...]:
         """Return the repair that the entry names; if it is not among the options (random-proactive), every suggestion."""
-        if state.turn + 1 >= sample.frames:
-            return ()
-        repair = sample.extra["quality_answer"]
-        return (repair,) if repair in sample.options else suggestions(sample.options)
+        asks, repair = super().askable(sample, state), sample.extra["quality_answer"]
+        return (repair,) if asks and repair in sample.options else asks
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:
         return state._replace(frame=state.frame - 1)

@@ -36,7 +36,7 @@ def data(tmp_path, monkeypatch):
 
     draw(tmp_path / "data", 6)
     yield tmp_path / "data"
-    envs._installed.pop("PINV", None)
+    envs._load_scenario.cache_clear()
     sys.modules.pop("pinv")
 
 

@@ -62,13 +62,12 @@ def data(site, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """Remove the modules and scenarios of a test's package afterwards."""
-    modules_before, loaded = dict(sys.modules), dict(envs._installed)
+    modules_before = dict(sys.modules)
     yield
     for name in set(sys.modules) - set(modules_before):
         if name.partition(".")[0] in ("proactive_dark", "proactive_other", "own"):
             del sys.modules[name]
-    envs._installed.clear()
-    envs._installed.update(loaded)
+    envs._load_scenario.cache_clear()
 
 
 def write_package(folder, kind, target, name="own-thing", module="", package="own-package"):
@@ -163,7 +162,7 @@ def test_keys_change_only_with_package_files(site, data, tmp_path, monkeypatch):
 
 def forget():
     """Forget the package, as a new process would."""
-    envs._installed.clear()
+    envs._load_scenario.cache_clear()
     for name in [name for name in sys.modules if name.startswith("proactive_dark")]:
         del sys.modules[name]
 

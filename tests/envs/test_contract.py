@@ -66,7 +66,7 @@ def test_any_text_leaves_a_valid_state(name, mode, data):
         lambda view, n: data.draw(st.one_of(st.sampled_from(view.options + view.categories), st.text())),
         turns=12,
     )
-    for _, view, turn, next_state in steps:
+    for view, turn, next_state in steps:
         assert isinstance(next_state, State)
         assert 0 <= next_state.turn <= SCENARIOS[name].limit(SAMPLES[name])
         assert turn.action in Action
