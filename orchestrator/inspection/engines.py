@@ -2,34 +2,16 @@
 
 import importlib.util
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from sweeps.checkpoint import Checkpoint
 from sweeps.spec import ModelSpec
 
-REGISTRIES = {
-    "vllm": (
-        "model_executor/models/registry.py",
-        r"_(?:MULTIMODAL_MODELS|TEXT_GENERATION_MODELS|TRANSFORMERS_SUPPORTED_MODELS)",
-    ),
-    "transformers": (
-        "models/auto/modeling_auto.py", r"MODEL_FOR_(?:IMAGE_TEXT_TO_TEXT|MULTIMODAL_LM|CAUSAL_LM)_MAPPING_NAMES",
-    ),
-}  # fmt: skip
-"""Backend -> the source file with its classes, and the tables there of those that answer in text.
-
-Text-only classes count too: some judges are text-only, and a question can be asked without its picture.
-"""
-FILMS = re.compile(
-    r"(?:LlavaOnevision|Qwen2_5_VL|InternVL|SmolVLM|Qwen3VL|Qwen3VLMoe|Glm4v|Glm4vMoe|Llama4|Mistral3|MiniCPMV4_6)"
-    r"ForConditionalGeneration|Phi4(?:Multimodal|MM)ForCausalLM|mistral-community/pixtral-12b"
-)
-"""Architectures, and one source, whose processor needs torchvision; others need it if they take films."""
-ENGINES = {"vllm": ("vllm",), "transformers": ("torch", "transformers"), "openai": ("openai",)}
-"""Backend -> the packages that it cannot do without."""
-EXTRAS = {"torchvision": "vision", "peft": "transformers"}
-"""Package -> the extra of this project that installs it; for other packages, the extra of the backend."""
+FACTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("engines.toml").read_text("utf-8"))
+"""GPUs, and by backend the source file with its classes and the packages that it needs."""
 
 
 @cache
@@ -38,13 +20,13 @@ def architectures(backend: str) -> frozenset[str]:
 
     Its source is read, because importing an engine takes a minute.
     """
-    path, tables = REGISTRIES[backend]
+    registry = FACTS["registries"][backend]
     spec = importlib.util.find_spec(backend)
     try:
-        text = (Path(spec.origin).parent / path).read_text("utf-8") if spec and spec.origin else ""
+        text = (Path(spec.origin).parent / registry["file"]).read_text("utf-8") if spec and spec.origin else ""
     except OSError:
         return frozenset()
-    parts = re.findall(rf"^{tables}\b.*?^[)}}]", text, re.MULTILINE | re.DOTALL)
+    parts = re.findall(rf"^{registry['tables']}\b.*?^[)}}]", text, re.MULTILINE | re.DOTALL)
     return frozenset(name for part in parts for name in re.findall(r'"([A-Z]\w*)"', part))
 
 
@@ -62,10 +44,12 @@ def engine_cell(backend: str, architecture: str) -> str:
 
 def missing_package(model: ModelSpec, checkpoint: Checkpoint | None) -> str:
     """Return the name of a package that a model needs and this machine lacks, its engine first; empty if none."""
-    needed = [] if model.requirements else list(ENGINES.get(model.backend, ()))
+    needed = [] if model.requirements else list(FACTS["packages"].get(model.backend, ()))
     architecture = (checkpoint.architecture if checkpoint else "") or model.architecture
     if model.is_local and needed:
-        films = FILMS.fullmatch(model.source) or FILMS.fullmatch(architecture)
+        films = any(
+            re.fullmatch(film, name) for film in FACTS["films"]["names"] for name in (model.source, architecture)
+        )
         needed += ["torchvision"] if films or (checkpoint and checkpoint.takes_films) else []
         needed += ["num2words"] if architecture.startswith("SmolVLM") else []
         needed += ["peft"] if model.lora and model.backend == "transformers" else []
@@ -74,5 +58,5 @@ def missing_package(model: ModelSpec, checkpoint: Checkpoint | None) -> str:
 
 def install_sentence(model: ModelSpec, package: str) -> str:
     """Return that a model lacks a package, with the command that installs it; empty for no package."""
-    command = f"pip install 'proactive-sweep[{EXTRAS.get(package, model.backend)}]'"
+    command = f"pip install 'proactive-sweep[{FACTS['extras'].get(package, model.backend)}]'"
     return f"it needs {package}, which is not installed: {command}" if package else ""

@@ -21,10 +21,7 @@ from sweeps.packages import PackageModel, find_package_model, missing_package, p
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec, Sweep
 
-GPUS = {
-    "b200": 180, "mi300x": 192, "h200": 141, "h100": 80, "a100": 80, "a100-40": 40, "l40s": 48, "a6000": 48, "v100": 32,
-    "rtx5090": 32, "rtx4090": 24, "a10": 24, "l4": 24, "t4": 16,
-}  # fmt: skip
+GPUS: dict[str, int] = engines.FACTS["gpus"]
 """Nominal memory in GB."""
 USABLE = 0.9
 """Share of a GPU's memory that an engine uses by default."""
@@ -163,7 +160,7 @@ def _packages(model: ModelSpec, checkpoint: Checkpoint) -> str:
     if model.requirements:
         return f"unknown: own packages ({', '.join(model.requirements)}), which `models try` installs"
     name = engines.missing_package(model, checkpoint)
-    verdict = "unknown" if name in engines.ENGINES.get(model.backend, ()) else "no"
+    verdict = "unknown" if name in engines.FACTS["packages"].get(model.backend, ()) else "no"
     return f"{verdict}: {engines.install_sentence(model, name)}" if name else "ok"
 
 
