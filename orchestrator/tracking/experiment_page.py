@@ -10,7 +10,6 @@ import re
 import tomllib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ KIND, RUNS_FIRST = "mlflow.experimentKind", "custom_model_development"
 NOTE = "mlflow.note.content"
 ANSWER = "answer"
 """Tag of a sweep's run: the sentences on whether its models ask."""
-EXPLANATION = """Models see pictures that do not show enough, and may ask for more (ProactiveBench). `asks` is the percentage of
-episodes in which a model asks first, `acc` the percentage of right answers; both are means over scenarios."""
+PAGE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("views.toml").read_text("utf-8"))
+"""The views, and the descriptions of an experiment and of a sweep's run."""
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&])")
 
 
@@ -51,27 +50,21 @@ def describe_experiment(client: Any, experiment: str) -> None:
             client.set_experiment_tag(experiment, name, text)
 
 
-@cache
-def _tables() -> dict[str, Any]:
-    """Return what ``views.toml`` holds."""
-    return tomllib.loads(Path(__file__).with_name("views.toml").read_text("utf-8"))
-
-
 def views(conditions: Sequence[str]) -> dict[str, str]:
     """Return the value of each view's tag by its id."""
-    return {view["id"]: _pack(view, conditions) for view in _tables()["view"]}
+    return {view["id"]: _pack(view, conditions) for view in PAGE["view"]}
 
 
 def _pack(view: Mapping[str, Any], conditions: Sequence[str]) -> str:
     """Return a view in the form in which MLflow stores it."""
-    shared, level = _tables(), view["level"]
-    charts = [shared["chart"][chart["type"]] | chart for chart in view["charts"]]
+    level = view["level"]
+    charts = [PAGE["chart"][chart["type"]] | chart for chart in view["charts"]]
     for number, chart in enumerate(charts):
         lists = {key: _expand(value, conditions) for key, value in chart.items() if isinstance(value, list)}
         chart |= {**lists, "uuid": f"{level}-{number}"}
     columns = ["{}.`{}`".format(*name.split(".", 1)) for name in _expand(view["columns"], conditions)]
     keys = [{"mode": "param", "groupByData": name} for name in view["group"]]
-    state = shared["state"] | {
+    state = PAGE["state"] | {
         "searchFilter": f"tags.level = '{level}'", "orderByKey": view["order"], "selectedColumns": columns,
         "columnOrder": ["attributes.`Run Name`", *columns], "compareRunCharts": charts,
         "groupBy": {"aggregateFunction": "average", "groupByKeys": keys} if keys else None,
@@ -90,9 +83,9 @@ def _expand(names: Sequence[str], conditions: Sequence[str]) -> list[str]:
 def _note_lines(newest_first: Sequence[Any], experiment: str) -> Iterator[str]:
     """Yield links to the views with the newest answer, then a line per sweep, newest first."""
     answers = [_escape(run.data.tags.get(ANSWER, "")) or "no episodes yet" for run in newest_first]
-    links = [f"[{view['link']}]({link('', experiment, view['id'])[1:]})" for view in _tables()["view"]]
+    links = [f"[{view['link']}]({link('', experiment, view['id'])[1:]})" for view in PAGE["view"]]
     yield f"{', '.join(links)}: {answers[0]}"
-    yield f"\n{EXPLANATION}\n"
+    yield f"\n{PAGE['explanation']}\n"
     for run, answer in zip(newest_first, answers, strict=True):
         name = f"[{_escape(run.info.run_name)}](#/experiments/{experiment}/runs/{run.info.run_id})"
         yield f"- {name}, {run.info.status.lower()}: {answer}"

@@ -20,7 +20,7 @@ from orchestrator.report.scores.answer import folder_answers
 from orchestrator.storage.progress_log import stored_points
 from orchestrator.tracking import client, rollup
 from orchestrator.tracking.client import LOCAL, resolve_uri
-from orchestrator.tracking.experiment_page import ANSWER, describe_experiment
+from orchestrator.tracking.experiment_page import ANSWER, PAGE, describe_experiment
 from orchestrator.tracking.tracker import TrackedRun
 
 MARK = "proactive_sweep.mirror"
@@ -41,11 +41,6 @@ FIRST_METRICS = ("asks", "acc", "ps", "aggregate", "category", "suggestion")
 """Sent first: MLflow's page opens on the metrics that it received first."""
 DETAILS = re.compile("share_.*|(gave_up|guessed|limit|unreadable).*_(low|high)")
 """Columns of a cell that stay in results.json and the report, since each costs MLflow a row and CPU time."""
-SWEEP_NOTE = """Nested runs: one per model, and below each one per cell; this row is the mean over models without baselines.
-`acc`: percent correct under the parameter `condition`, mean over scenarios; `ps`: suggestions per episode; `loops`: percent of
-episodes that ask until the limit. Errors never count as zeros. `proactive-sweep track FOLDER` adds tables and figures.
-"""
-"""The description of a sweep's run on MLflow's page."""
 
 
 @dataclass
@@ -72,7 +67,7 @@ class MlflowRun:
         self.client = client.import_client(self.uri)(tracking_uri=self.uri)
         self.experiment = self._open_experiment(run.experiment)
         self.title = run.name if run.name == run.folder.name else f"{run.name} · {run.folder.name}"
-        self.note = SWEEP_NOTE.replace("FOLDER", self.folder.name)
+        self.note = PAGE["sweep_note"].replace("FOLDER", self.folder.name)
         self.points_sent = 0
         self.models: dict[str, NestedRun] = {}
         self.cells: dict[str, NestedRun] = {}
