@@ -84,9 +84,7 @@ def _encode(image: Image, form: Literal["png", "jpeg"]) -> str:
 def function_schema(function: Function) -> dict[str, Any]:
     """Return the function in the format of OpenAI's ``tools`` and chat templates."""
     properties = {function.parameter: {"type": "string", "enum": list(function.values)}} if function.values else {}
-    parameters = {
-        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
-    }  # fmt: skip
+    parameters = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
     schema = {"name": function.name, "description": function.description, "parameters": parameters}
     return {"type": "function", "function": schema}
 
@@ -99,7 +97,5 @@ def bounded_call(name: str, arguments: str) -> tuple[str, Any]:
             values = {}
         elif len(arguments) <= MAX_ARGUMENTS:
             values = json.loads(text, object_pairs_hook=reject_duplicates)
-    is_flat = isinstance(values, dict) and all(
-        value is None or isinstance(value, str | int | float) for value in values.values()
-    )
+    is_flat = isinstance(values, dict) and all(isinstance(value, str | int | float | None) for value in values.values())
     return name[:MAX_NAME], values if is_flat else text

@@ -55,7 +55,5 @@ def picture_bounds(model: ModelSpec) -> Fit | None:
     """Return the bounds to which a model's pictures are fitted before the crop; None for models other than Qwen's."""
     if not model.fits_pictures:
         return None
-    bounds = Fit()
-    return bounds._replace(
-        fewest=model.processor.get("min_pixels", bounds.fewest), most=model.processor.get("max_pixels", bounds.most)
-    )
+    options = {"fewest": "min_pixels", "most": "max_pixels"}
+    return Fit(**{name: model.processor[option] for name, option in options.items() if option in model.processor})

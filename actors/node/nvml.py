@@ -55,8 +55,7 @@ def _read_device(nvml: Any, number: int) -> Device | None:
         holders = []
         with suppress(nvml.NVMLError):
             processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-            holders = [
-                (process.pid, process.usedGpuMemory) for process in processes if process.usedGpuMemory is not None
-            ]
+            sizes = ((process.pid, process.usedGpuMemory) for process in processes)
+            holders = [(pid, size) for pid, size in sizes if size is not None]
         return Device(str(number), uuid, kind, memory.free, memory.total, tuple(holders))
     return None  # the device is lost, or reports no memory (some share the host's)

@@ -32,9 +32,7 @@ def hash_tensors(tensors: Mapping[str, Any], dtype: torch.dtype) -> dict[str, st
 
 def holds_raw_pixels(tensors: Mapping[str, Any]) -> bool:
     """Return True if pictures are bytes, not normalized floats."""
-    return any(
-        leaf.dtype == torch.uint8 for name, value in tensors.items() if "pixel" in name for leaf in _leaves(value)
-    )
+    return any(leaf.dtype == torch.uint8 for name in tensors if "pixel" in name for leaf in _leaves(tensors[name]))
 
 
 def hash_normalization(mean: Sequence[float], deviation: Sequence[float], factor: float) -> dict[str, str]:

@@ -58,9 +58,8 @@ def drops_pictures(model: ModelSpec, image_tokens: Set[int]) -> bool:
     """
     if (processor := _processor(model)) is None:
         return False
-    with_picture, without = (
-        prompt_text(processor, [Message("user", "?", images)], model.chat) for images in ((ImageRef("a"),), ())
-    )
+    questions = ([Message("user", "?", images)] for images in ((ImageRef("a"),), ()))
+    with_picture, without = (prompt_text(processor, question, model.chat) for question in questions)
     if with_picture == without or not image_tokens:
         return with_picture == without
     tensors = processor(text=[with_picture], images=[Image.new("RGB", (224, 224), "gray")], return_tensors="pt")

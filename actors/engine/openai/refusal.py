@@ -91,9 +91,8 @@ def judge_refusal(status: int, words: str, sent: Mapping[str, Any], too_long: bo
         return Throttled, ""
     if says(words, "filtered") and status < 500:
         return Refused, ""
-    if status in (400, 403, 404, 405, 413, 415, 422, 500, 501) and (
-        verdict := _judge_body(status, words, sent, too_long)
-    ):
+    may_blame_body = status in (400, 403, 404, 405, 413, 415, 422, 500, 501)
+    if may_blame_body and (verdict := _judge_body(status, words, sent, too_long)):
         return verdict
     is_odd = status in (400, 422) and not says(words, "misconfigured")
     if status >= 500 or status in (408, 409, 425) or (is_odd and says(words, "busy")):

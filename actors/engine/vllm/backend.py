@@ -56,6 +56,8 @@ REQUEST_TIMEOUT_S, SLOWEST_TOKENS_PER_S = 300.0, 4.0
 """A request is lost after so many seconds, plus the time that ``max_tokens`` take at the slowest rate (tokens per second)."""
 REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
 """Errors with which renderers and processors refuse an input."""
+MakePrompt = Callable[[], Awaitable[Any]]
+MakeParams = Callable[[], SamplingParams]
 
 
 class VLLMBackend(Backend):
@@ -125,11 +127,7 @@ class VLLMBackend(Backend):
         )  # fmt: skip
 
     async def generate(
-        self,
-        prompt: Callable[[], Awaitable[Any]],
-        make_params: Callable[[], SamplingParams],
-        max_tokens: int,
-        lora: LoRARequest | None,
+        self, prompt: MakePrompt, make_params: MakeParams, max_tokens: int, lora: LoRARequest | None
     ) -> tuple[Any, SentPictures, float]:
         """Return the finished output, the pictures sent, and the seconds it took; raises as ``reply``.
 
@@ -197,7 +195,7 @@ class VLLMBackend(Backend):
 
     # -- one request --------------------------------------------------------------------------------------------------
     async def _submit_until_answered(
-        self, prompt: Callable[[], Awaitable[Any]], make_params: Callable[[], SamplingParams], lora: LoRARequest | None
+        self, prompt: MakePrompt, make_params: MakeParams, lora: LoRARequest | None
     ) -> tuple[Any, SentPictures]:
         """Return the finished output and the pictures sent; render again if the engine's cache lost a picture."""
         try:

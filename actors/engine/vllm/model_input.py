@@ -42,8 +42,6 @@ def describe_input(prompt: Any, parameters: SamplingParams, config: Any) -> Mode
     choices = {name: getattr(parameters, name) for name in FIELDS} | {"banned": sorted(parameters.logit_bias or ())}
     hashes = input_hashes.hash_tensors({input_hashes.IDS: ids, **tensors}, config.dtype)
     if raw := input_hashes.holds_raw_pixels(tensors):
-        normalization = _load_norm_params(config)
-        hashes |= input_hashes.hash_normalization(
-            normalization.image_mean, normalization.image_std, normalization.rescale_factor
-        )
+        norm = _load_norm_params(config)
+        hashes |= input_hashes.hash_normalization(norm.image_mean, norm.image_std, norm.rescale_factor)
     return ModelInput(tuple(ids), hashes, choices, input_hashes.dtype_name(config.dtype), raw)

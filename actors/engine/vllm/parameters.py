@@ -137,9 +137,8 @@ def one_process_flags() -> dict[str, str]:
     the scheduler polls it without sleeping (``SpinCondition`` of ``vllm.distributed.device_communicators.shm_broadcast``), which
     takes a core from the front end. docs/performance.md has figures.
     """
-    return (
-        {"distributed_executor_backend": IN_ONE_PROCESS} if current_platform.is_cpu() and BIND not in os.environ else {}
-    )
+    is_free = current_platform.is_cpu() and BIND not in os.environ
+    return {"distributed_executor_backend": IN_ONE_PROCESS} if is_free else {}
 
 
 def use_all_cores_but_one() -> None:

@@ -60,9 +60,8 @@ def render_question(renderer: Any, template: ChatParams) -> str:
 
 def plain_request(**fields: Any) -> ChatCompletionRequest:
     """Return a request as vLLM's server passes it to a parser."""
-    return ChatCompletionRequest.model_validate({
-        "model": "m", "messages": [{"role": "user", "content": "?"}], **fields,
-    })  # fmt: skip
+    messages = [{"role": "user", "content": "?"}]
+    return ChatCompletionRequest.model_validate({"model": "m", "messages": messages, **fields})
 
 
 class ToolCalls:
@@ -131,8 +130,6 @@ def open_thoughts(model: ModelSpec, renderer: Any, template: ChatParams) -> Thou
     if model.thinking is None:
         return None
     decoder, prompt = deepcopy(renderer.get_tokenizer()), render_question(renderer, template)
-    return (
-        ThoughtReader(decoder, prompt, model.thinking)
-        if model.thinking.parser == "auto"
-        else ParsedThoughts(model, decoder, prompt)
-    )
+    if model.thinking.parser == "auto":
+        return ThoughtReader(decoder, prompt, model.thinking)
+    return ParsedThoughts(model, decoder, prompt)
