@@ -144,9 +144,7 @@ class RunData:
         return [model.name for model in self.sweep.models if model.source == f"builtin:{policy}"]
 
 
-def cached_per_run(
-    function: Callable[Concatenate[RunData, P], T],
-) -> Callable[Concatenate[RunData, P], T]:
+def cached_per_run(function: Callable[Concatenate[RunData, P], T]) -> Callable[Concatenate[RunData, P], T]:
     """Cache a function per run and arguments, so that tables, page and figures compute its value once."""
 
     @wraps(function)

@@ -31,9 +31,7 @@ def draw_figures(run_data: RunData, names: Collection[str] = tuple(CAPTIONS)) ->
         return {}
     from orchestrator.report.figures import plots
 
-    bars = {
-        name: partial(plots.shares_figure, **figure["bars"]) for name, figure in FIGURES.items() if "bars" in figure
-    }
+    bars = {name: partial(plots.shares_figure, **about["bars"]) for name, about in FIGURES.items() if "bars" in about}
     functions = {name: (bars | plots.FIGURES)[name] for name in FIGURES if name in names} | offered
     with plots.house_style():
         drawn = {name: figure for name, draw in functions.items() if (figure := draw(run_data))}

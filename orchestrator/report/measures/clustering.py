@@ -117,9 +117,7 @@ def intraclass_correlation(sums: pl.DataFrame) -> float | None:
         n.sum().alias("size"), pl.len().alias("clusters"), (n**2).sum().alias("squares"),
         (n * (k / n - k.sum() / n.sum()) ** 2).sum().alias("between"), (k * (1 - k / n)).sum().alias("within"),
     ).filter((pl.col("clusters") > 1) & (pl.col("size") > pl.col("clusters"))).sort("cell")  # fmt: skip
-    size, clusters, squares, between, within = (
-        cells[name].to_numpy().astype(float) for name in ("size", "clusters", "squares", "between", "within")
-    )
+    size, clusters, squares, between, within = cells.drop("cell").cast(pl.Float64).to_numpy().T
     mean_between, mean_within = between / (clusters - 1), within / (size - clusters)
     adjusted_size = (size - squares / size) / (clusters - 1)
     total = float(np.sum((mean_between - mean_within) / adjusted_size + mean_within)) if len(cells) else 0.0

@@ -113,9 +113,7 @@ def kind_of_ending() -> pl.Expr:
         Ending.TRUNCATED: EndingKind.SILENCED, Ending.THOUGHTS_CUT: EndingKind.SILENCED, Ending.ANSWERED: EndingKind.ANSWERED,
         Ending.UNPROCESSABLE: EndingKind.UNPROCESSABLE, Ending.REFUSED: EndingKind.REFUSED, Ending.FAILED: EndingKind.FAILED,
     }  # fmt: skip
-    by_ending = pl.col("ending").replace_strict(
-        {e.value: k.value for e, k in kinds.items()}, default=None, return_dtype=pl.String
-    )
+    by_ending = pl.col("ending").replace_strict(kinds, default=None, return_dtype=pl.String)
     return pl.coalesce(by_ending, pl.col("kind"), pl.lit(EndingKind.UNPARSABLE.value))
 
 

@@ -158,9 +158,8 @@ def _measure(
         cells[name] = stats.share_interval(asking.means(100 * columns[column][asked], unit=100), asking.total)
         hits = asks * columns[column]
         ratio = np.bincount(strata, units.sum(hits) / units.total) / sizes / mean_asks
-        means[name] = units.means(
-            100 * stats.ratio_values(hits, asks, ratio[strata][owners], mean_asks[strata][owners]), 100
-        )
+        values = stats.ratio_values(hits, asks, ratio[strata][owners], mean_asks[strata][owners])
+        means[name] = units.means(100 * values, unit=100)
     averages = {name: stats.average_strata(mean, strata) for name, mean in means.items()}
     return cells, {name: stats.t_interval(mean, 0, np.inf if name == "ps" else 100) for name, mean in averages.items()}
 

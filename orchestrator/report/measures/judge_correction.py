@@ -38,9 +38,7 @@ def corrected_shares(run_data: RunData) -> pl.DataFrame:
         cells = group.partition_by("scenario", maintain_order=True)
         scenarios = [(cell["scenario"][0], cell) for cell in cells]
         scenarios += [(AVERAGE, pl.concat(cells))] if len(cells) > 1 else []
-        rows += [
-            (*names, scenario, bit, *_correct(part, bit, judges[bit])) for scenario, part in scenarios for bit in BITS
-        ]
+        rows += [(*names, name, bit, *_correct(part, bit, judges[bit])) for name, part in scenarios for bit in BITS]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
@@ -55,9 +53,8 @@ def _judged_answers(run_data: RunData) -> pl.DataFrame:
     labels = read_labels(run_data.folder)
     judges = labels.filter(pl.col("drawn") != "")["drawn"].unique().sort().to_list()
     disputed = disputed_answers(run_data.folder, run_data.judge, judges[0]) if judges else set[str]()
-    rows = bits.select(
-        "key", "model", "condition", "scenario", "cluster", *BITS, disputed=pl.col("key").is_in(list(disputed))
-    )
+    names = ("key", "model", "condition", "scenario", "cluster", *BITS)
+    rows = bits.select(*names, disputed=pl.col("key").is_in(list(disputed)))
     return rows.join(labels, on="key", how="left", suffix="_true").sort("key")
 
 

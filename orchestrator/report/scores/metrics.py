@@ -29,9 +29,7 @@ BITS = ("category", "suggestion", "aggregate")
 """Bits of a judge's verdict (protocol.md, last section)."""
 JUDGE_COUNTS = ("answered", "judged", "unjudged", "judge_calls")
 """Counts of judged answers; 0 in a cell that is not open-ended."""
-ACTION_SHARES = {
-    "share_suggestion": "suggestions", "share_abstention": "abstentions", "share_category": "categories",
-}  # fmt: skip
+ACTION_SHARES = {"share_suggestion": "suggestions", "share_abstention": "abstentions", "share_category": "categories"}
 SHARES = {**ACTION_SHARES, "share_unparsable": "unparsable"}
 """Share of turns -> the column that it sums (the paper's action distributions)."""
 CUT_SHORT_REASONS: dict[str, str] = {
@@ -134,9 +132,8 @@ def missing_episodes(columns: Container[str]) -> pl.Expr:
 def result_docs() -> Iterator[ColumnDoc]:
     """Yield the columns of ``results.parquet`` with their meanings."""
     planned = pl.DataFrame([("oeg",) * 5 + (0,)], schema=PLANNED_COLUMNS, orient="row")
-    rows = score(pl.LazyFrame(schema=EPISODES), planned).with_columns(
-        pl.lit(None, pl.Float64).alias(name) for name in RESOURCE_COLUMNS
-    )
+    resources = (pl.lit(None, pl.Float64).alias(name) for name in RESOURCE_COLUMNS)
+    rows = score(pl.LazyFrame(schema=EPISODES), planned).with_columns(resources)
     ends = {"_low": ", lower end of the interval", "_high": ", upper end of the interval"}
     for name, kind in move_answers_last(rows).schema.items():
         end = next((end for end in ends if name.endswith(end)), "")

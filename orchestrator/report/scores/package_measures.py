@@ -82,9 +82,7 @@ def _measure_cells(name: str, cells: pl.DataFrame, episodes: pl.LazyFrame, turns
     if values["key"].is_duplicated().any() or not joined["value"].is_finite().all():
         raise PackageError(f"the measure {name!r} does not return one row per key with a finite number or null")
     value, half = pl.col("value"), pl.col("value").std() / pl.len().sqrt()
-    means = joined.group_by("cell").agg(
-        value.mean().alias(name), half.alias("_half"), pl.len().cast(pl.Int64).alias("_n")
-    )
+    means = joined.group_by("cell").agg(value.mean().alias(name), _half=half, _n=pl.len().cast(pl.Int64))
     mean, n = means[name], means["_n"]
     if joined["value"].is_in([0.0, 100.0]).all():
         low, high = ((100 * bound).clip(0, 100) for bound in proportion_bounds(mean / 100 * n, n))

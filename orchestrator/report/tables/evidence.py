@@ -245,9 +245,8 @@ def resources(run_data: RunData) -> pl.DataFrame:
     ``gpu_hours`` (``scores.cell_resources``) is null if not measured.
     """
     reused_keys = reused.read_reused(run_data.folder).filter(pl.col("judge").is_null()).select("key")
-    played, taken = (
-        run_data.episodes.join(reused_keys, on="key", how=how).group_by("cell") for how in ("anti", "semi")
-    )
+    joins = (run_data.episodes.join(reused_keys, on="key", how=how) for how in ("anti", "semi"))
+    played, taken = (rows.group_by("cell") for rows in joins)
     tokens = pl.col("prompt_tokens", "reply_tokens", "cost").sum()
     sums = played.agg(pl.len().alias("played"), tokens, *cached_percentages())
     names = ["cell", "model", "scenario", "condition", "protocol"]

@@ -43,9 +43,8 @@ def result_tables(rows: pl.DataFrame, baselines: Container[str] = ()) -> Iterato
         title, measures = FORMATS[str(protocol)]
         score = f"score ({HEADLINE}), " if is_headline(part) else ""
         title = f"{name}: {score}{' / '.join((title, *names))}{_without_verdict(part)}"
-        yield replace(
-            parts.scenario_table(part, measures | dict.fromkeys(names, ".1f"), baselines), name=str(name), title=title
-        )
+        table = parts.scenario_table(part, measures | dict.fromkeys(names, ".1f"), baselines)
+        yield replace(table, name=str(name), title=title)
 
 
 def _without_verdict(rows: pl.DataFrame) -> str:

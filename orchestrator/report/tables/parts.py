@@ -111,9 +111,8 @@ def error_notes(rows: pl.DataFrame) -> Iterator[str]:
     for mark, column in MARKS.items():
         names = []
         for row in rows.filter(pl.col(column) > 0).iter_rows(named=True):
-            bound = (
-                f" (acc at most {row['acc_bound']:.1f})" if column in CUT_SHORT and row["acc_bound"] is not None else ""
-            )
+            is_bounded = column in CUT_SHORT and row["acc_bound"] is not None
+            bound = f" (acc at most {row['acc_bound']:.1f})" if is_bounded else ""
             names.append(f"{row['model']}/{row['scenario']} {row[column]:,}{bound}")
         if names:
             yield f"{mark} {meanings[column]}: {list_first(names)}"
