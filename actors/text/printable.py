@@ -4,6 +4,7 @@ Each becomes a visible escape: ``\x1b`` in printed lines, ``⟨U+001B⟩`` on a 
 """
 
 import re
+import sys
 from collections.abc import Sequence
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -29,6 +30,11 @@ HIDDEN = re.compile(f"[{CONTROLS}{BLANKS}]")
 def printable(text: str) -> str:
     """Return the text with control and reordering characters escaped; newlines and tabs stay."""
     return UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def say(text: str) -> None:
+    """Print a text on standard error at once, printable."""
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def strip_colors(text: str) -> str:

@@ -1,13 +1,12 @@
 """``models``: check models before a sweep starts, and try them."""
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from actors.text.printable import printable
+from actors.text.printable import printable, say
 from envs.errors import UserError
 from orchestrator.cli.options import AsJson, MovedData
 from orchestrator.cli.printing import print_result, reading
@@ -91,7 +90,7 @@ def _try(models: list[str], sweep: Path | None, data: Path | None, backend: str,
     """Play a few samples on each model and print a row for it; a service is paid only if it is named."""
     from orchestrator.execution.trial import try_models as play_trials
 
-    rows = play_trials(model_try.models(models, sweep, backend), sweep, data, _say)
+    rows = play_trials(model_try.models(models, sweep, backend), sweep, data, say)
     heads = ("model", "cut short", "input", "wrong")
     document = [{**row._asdict(), "ok": not row.wrong} for row in rows]
     print_result(as_json, document, text_table(heads, (row.cells for row in rows)))
@@ -103,7 +102,7 @@ def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: st
     proofs = []
     for model in model_try.models(models, sweep, backend, services=True):
         proofs.append(model_try.prove_and_store(model, sweep, data, output))
-        _say(f"{model.name}: {proofs[-1].verdict}")
+        say(f"{model.name}: {proofs[-1].verdict}")
     cells = ((proof.model, proof.engine, proof.verdict, proof.outcome) for proof in proofs)
     table = text_table(("model", "engine", "verdict", "outcome"), cells)
     notes = (
@@ -124,10 +123,10 @@ def _replay_share(folder: Path, share: float, data: Path | None, own: Path | Non
     repeats = prepare_repeats(folder, share, data)
     check_named(repeats.folder, repeats.sweep, repeats.players, load(own) if own else None)
     for text in repeats.lines():
-        _say(text)
+        say(text)
     if not yes and any(model.backend == "openai" for model in repeats.players):
         raise UserError("this would send paid requests to services; check the costs above and add --yes")
-    outcome = play(repeats, _say)
+    outcome = play(repeats, say)
     if not outcome.interrupted:
         with reading([repeats.folder]), disk_errors(repeats.folder):
             rates, notes = compare_repeats(repeats)
@@ -154,7 +153,7 @@ def _describe_input(address: str, model: str, sweep: Path | None, data: Path, ju
             return text
         if reader.backend != "builtin":
             why = source_fault(reader) or f"{reader.name} is not on this disk"
-            _say(f"{why}: showing the conversation without its chat template")
+            say(f"{why}: showing the conversation without its chat template")
     return preview.format_messages(preview.shown_messages(request))
 
 
@@ -178,10 +177,6 @@ def _split_sweep(names: Iterable[str]) -> tuple[list[str], Path | None]:
     if len(sweeps) > 1:
         raise UserError(f"name one sweep, not {sweeps[0]} and {sweeps[1]}")
     return models, Path(sweeps[0]) if sweeps else None
-
-
-def _say(text: str) -> None:
-    print(printable(text), file=sys.stderr, flush=True)
 
 
 def _exit(good: Iterable[bool]) -> None:

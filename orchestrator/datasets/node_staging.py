@@ -1,12 +1,12 @@
 """Stages a sweep's data on a node by a task of Ray that takes no CPU; tasks of one node wait for the lock of ``stage``."""
 
 import asyncio
-import sys
 from collections.abc import Sequence
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from actors.text.printable import say
 from orchestrator.datasets.sources import parse_address
 from orchestrator.datasets.staging import stage
 from sweeps.spec import Sweep
@@ -28,12 +28,12 @@ async def stage_on_node(sweep: Sweep, node: str, host: str) -> str:
         return ""
     strategy = NodeAffinitySchedulingStrategy(node, soft=False)
     task = stage_task.options(scheduling_strategy=strategy).remote(sweep.data, sweep.scenarios, sweep.staging.cache)
-    print(f"node {node[:6]} ({host}): looks for {sweep.data}", file=sys.stderr, flush=True)
+    say(f"node {node[:6]} ({host}): looks for {sweep.data}")
     try:
         folder, lines = await task
     except asyncio.CancelledError:
         ray.cancel(task, force=True)
         raise
     for line in lines:
-        print(f"node {node[:6]} ({host}): {line}", file=sys.stderr, flush=True)
+        say(f"node {node[:6]} ({host}): {line}")
     return str(folder)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from actors.node.nvml import DriverUnavailable, devices
-from actors.text.printable import printable
+from actors.text.printable import say
 from envs.errors import RunFolderError
 from orchestrator.execution.prepare import AttemptState
 from orchestrator.inspection import overflow
@@ -80,7 +80,7 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
             excluded[name] = reason
         if reason:
             consequence = "it is not started" if is_final else "the cluster's machines try it"
-            print(printable(f"{name}: {reason} ({consequence})"), file=sys.stderr, flush=True)
+            say(f"{name}: {reason} ({consequence})")
     return excluded
 
 

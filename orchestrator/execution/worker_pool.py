@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from actors.engine.backend import BackendError, ModelStopped
 from actors.engine.in_flight import StartReport
 from actors.node.process_output import WorkerAddress
-from actors.text.printable import list_first, one_line, printable
+from actors.text.printable import list_first, one_line, say
 from actors.trial.certificate import MAX_LISTED, Certificate
 from actors.worker import Worker
 from orchestrator.execution.cluster_view import GpuPlacement, Holding, placed_node
@@ -178,8 +177,7 @@ class WorkerPool:
             log.info("%s: %s", name, certificate.describe())
             if changed := add_certificate(self.folder, name, certificate):
                 what = list_first(changed, MAX_LISTED, "; ")
-                text = f"{name} does not receive what its certificate says: {what}"
-                print(printable(text), file=sys.stderr, flush=True)
+                say(f"{name} does not receive what its certificate says: {what}")
 
     async def serve_turns(self, slot: int, on_heartbeat: Callable[[int], object]) -> None:
         """Let players send their requests to this worker of the judge, directly through Ray; raises when it dies.

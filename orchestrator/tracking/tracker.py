@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Thread, Timer
 from typing import Any, Self
 
+from actors.text.printable import say
 from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
 from envs.types import Sample
@@ -163,7 +164,7 @@ class Tracker:
         self._closing = True
         usual = CLOSE_LOCAL_S if self._uri.startswith("sqlite") else CLOSE_SERVER_S
         patience = timeout or (CLOSE_KILLED_S if status == "KILLED" else usual)
-        notice = Timer(min(SILENT_S, patience / 2), _say, ["waiting for MLflow ..."])
+        notice = Timer(min(SILENT_S, patience / 2), say, ["waiting for MLflow ..."])
         notice.start()
         self._send(status)
         try:
@@ -180,7 +181,7 @@ class Tracker:
             if (self.run.folder / "results.parquet").exists():
                 command = f"proactive-sweep track {shlex.quote(str(self.run.folder))}"
                 remedy = f"{remedy}, and so does: {command}" if status == "KILLED" else f"send it with: {command}"
-            _say(f"MLflow at {redact_address(self._uri)} did not receive everything; {remedy}")
+            say(f"MLflow at {redact_address(self._uri)} did not receive everything; {remedy}")
 
     def _set_niceness(self, niceness: int) -> None:
         """Set it also for a kernel that groups CPUs by session (sched(7)); lower it only if the system allows."""
@@ -202,7 +203,7 @@ class Tracker:
         """Print the sentences of the process, above a live table."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            _say(line.decode().rstrip("\n"))
+            say(line.decode().rstrip("\n"))
 
 
 def _start_process() -> subprocess.Popen[bytes]:
@@ -213,7 +214,3 @@ def _start_process() -> subprocess.Popen[bytes]:
         [sys.executable, "-m", "orchestrator.tracking.process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path}, start_new_session=True,
     )  # fmt: skip
-
-
-def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
