@@ -30,13 +30,8 @@ MOST_OPTIONS = 32
 
 TEXTS = ("prompt", "image_template", "answer")
 LISTS = ("options", "categories")
-FRAMES = (0, LARGEST_FRAME)
-NUMBERS = {
-    "id": (0, LARGEST_NUMBER),
-    "first_image": FRAMES,
-    "num_images": (1, LARGEST_FRAME),
-    "reference_image": FRAMES,
-}
+FRAMES = dict.fromkeys(("first_image", "reference_image"), (0, LARGEST_FRAME))
+NUMBERS = {"id": (0, LARGEST_NUMBER), "num_images": (1, LARGEST_FRAME), **FRAMES}
 """Field -> its smallest and its largest whole number."""
 COMMON_FIELDS = (*TEXTS, *NUMBERS, *LISTS)
 """Fields of every scenario; all others are in ``Sample.extra``."""

@@ -10,7 +10,7 @@ from sweeps import packages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition, find_rules
 from sweeps.packages import BUILTIN, find_scenarios
 from sweeps.protocol import ZERO_SHOT, Only, limit_reason, unplayable_reason
-from sweeps.registry import builtin_backends, judges, read_models, registry, resolve_model
+from sweeps.registry import builtin_backends, judges, read_model, registry, resolve_model
 from sweeps.selections import read_selections
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.sweep_file import RESOLVED, override_key, read_sweep
@@ -81,7 +81,7 @@ def _build(table: Mapping[str, Any], where: str) -> Sweep:
     fields.pop("train", None)  # belongs to the command `train` of extras/learn
     parts = _read_parts(fields, where)
     fields = {key: value for key, value in fields.items() if key not in NamedParts.model_fields}
-    own_models = read_models(parts.model, where)
+    own_models = read_named_tables(parts.model, "model", where, read_model)
     entries = list(own_models) if parts.models is None else parts.models
     models = [resolve_model(entry, own_models, where) for entry in entries]
     known = dict.fromkeys([*registry(), *judges(), *own_models, *(model.name for model in models)])

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from envs.installed import offers
 from sweeps.checkpoint import Checkpoint, read_checkpoint, source_fault, with_limits
 from sweeps.load import load
 from sweeps.model import LOCAL, ModelSpec
-from sweeps.packages import policies
 from sweeps.registry import judges, registry, resolve_model
 from sweeps.sweep_file import HUB_ID, SweepError, read_toml
 from sweeps.values import slug
@@ -39,7 +39,7 @@ def read_entries(source: str, machine: Machine, read_hub: Callable[[str], Checkp
         return tables
     if "://" in source:
         return [_service(source)]
-    if source in registry() or source in policies():
+    if source in registry() or source in offers("policy"):
         return [source]
     if Path(source).is_dir():
         return [_local(os.path.abspath(source), None, machine)]

@@ -29,11 +29,6 @@ def with_bounds(columns: Iterable[str]) -> list[str]:
     return [f"{name}{end}" for name in columns for end in ("", "_low", "_high")]
 
 
-def policies(taken: Collection[str] = ()) -> dict[str, Offer]:
-    """Return the policies that installed packages offer by name; raises PackageError for a name that is ``taken``."""
-    return offers("policy", taken)
-
-
 def measures() -> dict[str, Offer]:
     """Return the measures that installed packages offer by name; raises PackageError for the name of a result column."""
     return offers("measure", set(with_bounds(RESULT_COLUMNS)))
@@ -41,7 +36,7 @@ def measures() -> dict[str, Offer]:
 
 def check_packages(taken: Collection[str]) -> None:
     """Raise PackageError if a package offers an invalid name, or one that is ``taken`` by a model or policy that ships."""
-    for offer in (*scenarios().values(), *policies(taken).values(), *measures().values()):
+    for offer in (*scenarios().values(), *offers("policy", taken).values(), *measures().values()):
         if not re.match(NAME, offer.name):
             raise PackageError(f"{offer} needs a name of letters, digits, dots, dashes, plus and underscores")
 
@@ -63,7 +58,7 @@ def identities(names: Sequence[str]) -> dict[str, str]:
 def pin_policy(model: ModelSpec) -> ModelSpec:
     """Return the entry with its policy's package identity as revision; raises PackageError."""
     name = model.source.removeprefix(BUILTIN)
-    offer = policies().get(name)
+    offer = offers("policy").get(name)
     if offer is None or not model.source.startswith(BUILTIN):
         return model
     load_function("policy", name)

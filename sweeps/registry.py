@@ -1,17 +1,17 @@
 """Models by name: those that ship, those of ``[[model]]`` tables, and policies of installed packages."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from envs.installed import missing_extra
+from envs.installed import missing_extra, offers
 from sweeps import packages
 from sweeps.checkpoint import with_limits
 from sweeps.engine_options import unsafe_options
 from sweeps.packages import BUILTIN, package_models
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
-from sweeps.validation import find_name, read_named_tables, validate_table
+from sweeps.validation import find_name, validate_table
 from sweeps.values import read_table
 
 
@@ -43,11 +43,6 @@ def builtin_backends() -> dict[str, str]:
     return {model.source: model.backend for model in shipped if model.source.startswith(BUILTIN)}
 
 
-def read_models(tables: Iterable[Mapping[str, Any]], where: str) -> dict[str, ModelSpec]:
-    """Return the models of ``[[model]]`` tables by name; raises SweepError."""
-    return read_named_tables(tables, "model", where, read_model)
-
-
 def read_model(table: Mapping[str, Any], where: str) -> ModelSpec:
     """Return the model that a table describes; a built-in source must exist."""
     model = validate_table(ModelSpec, table, where)
@@ -60,7 +55,7 @@ def read_model(table: Mapping[str, Any], where: str) -> ModelSpec:
     if model.backend == "openai" or not (model.backend == "builtin" or model.source.startswith(BUILTIN)):
         return model
     source = BUILTIN + model.source.removeprefix(BUILTIN)
-    backends = {**builtin_backends(), **{f"{BUILTIN}{name}": "builtin" for name in packages.policies()}}
+    backends = {**builtin_backends(), **{f"{BUILTIN}{name}": "builtin" for name in offers("policy")}}
     if source not in backends:
         remedy = missing_extra(source.removeprefix(BUILTIN)) or f"there are {', '.join(backends)}"
         raise SweepError(f"{where}: source = {model.source!r} is not built in; {remedy}")
@@ -76,7 +71,7 @@ def resolve_model(entry: Any, models: Mapping[str, ModelSpec], where: str, kind:
     if isinstance(entry, dict):
         return with_limits(read_model(entry, f"{where}: {kind}s" if kind == "model" else f"{where}: {kind}.model"))
     models = {**registry(), **models}
-    if isinstance(entry, str) and entry not in models and entry in packages.policies():
+    if isinstance(entry, str) and entry not in models and entry in offers("policy"):
         return packages.pin_policy(ModelSpec(name=entry, source=f"{BUILTIN}{entry}", backend="builtin"))
     return with_limits(models[find_name(entry, models, kind, where)])
 

@@ -9,7 +9,7 @@ import typer
 
 from envs import SCENARIOS, installed_scenarios
 from envs.errors import UserError
-from envs.installed import Offer, PackageError, load_function
+from envs.installed import Offer, PackageError, load_function, offers
 from envs.samples import lines_file
 from orchestrator.cli.options import AsJson
 from orchestrator.cli.printing import print_result
@@ -34,7 +34,7 @@ def models() -> Rows:
     packages.check_packages(shipped)
     policies = (
         ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin", note=_provider(offer))
-        for name, offer in packages.policies().items()
+        for name, offer in offers("policy").items()
     )
     columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
     return _select((*shipped.values(), *policies), columns)

@@ -12,12 +12,13 @@ from typing import NamedTuple
 from actors.engine.baselines import POLICIES
 from actors.engine.decoding import unfollowed_fields
 from actors.engine.template_probe import find_template_fault
+from envs.installed import offers
 from orchestrator.datasets.sources import FetchError, read_hub
 from orchestrator.inspection import engines
 from orchestrator.inspection.overflow import context_length
 from orchestrator.inspection.service_check import service_cell
 from sweeps.checkpoint import Checkpoint, read_checkpoint, source_fault
-from sweeps.packages import PackageModel, find_package_model, missing_package, policies, resolve_source
+from sweeps.packages import PackageModel, find_package_model, missing_package, resolve_source
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec, Sweep
 
@@ -115,7 +116,7 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", rende
 def _policy(model: ModelSpec) -> str:
     """Return the source cell of a built-in policy."""
     name = model.source.removeprefix("builtin:")
-    known = name in POLICIES or name in policies()
+    known = name in POLICIES or name in offers("policy")
     return "ok: ships with the tree" if known else f"no: unknown policy {name!r}; choose from {', '.join(POLICIES)}"
 
 

@@ -4,10 +4,11 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
+from envs.installed import offers
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS, score
 from orchestrator.storage.schemas import EPISODES
 from sweeps import packages
-from sweeps.packages import check_packages, find_scenarios, identities, measures, pin_policy, policies
+from sweeps.packages import check_packages, find_scenarios, identities, measures, pin_policy
 from sweeps.registry import resolve_model
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
@@ -40,7 +41,7 @@ def test_a_policy_is_a_model_with_its_packages_identity(site):  # noqa: F811
     install(site, asking=MODULE)
     model = resolve_model("asker", {}, "here")
     assert (model.name, model.source, model.backend) == ("asker", "builtin:asker", "builtin")
-    assert model.revision == policies()["asker"].identity and model.revision.startswith("my-games@")
+    assert model.revision == offers("policy")["asker"].identity and model.revision.startswith("my-games@")
     assert pin_policy(ModelSpec(name="x", source="builtin:asker", backend="builtin")).revision == model.revision
     other = ModelSpec(name="x", source="asker")
     assert pin_policy(other) is other, "a checkpoint of the Hub may have that name"

@@ -9,11 +9,11 @@ from pydantic import Field
 from orchestrator.storage.run_folder import flatten
 from sweeps.load import SweepError, build
 from sweeps.packages import find_scenarios, resolve_source
-from sweeps.registry import read_models, resolve_model
+from sweeps.registry import read_model, resolve_model
 from sweeps.sampling import Whole
 from sweeps.spec import ModelSpec, Sweep
 from sweeps.sweep_file import override_key, read_sweep
-from sweeps.validation import validate_table
+from sweeps.validation import read_named_tables, validate_table
 from sweeps.values import Frozen
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -150,7 +150,8 @@ def train_table(table: dict[str, Any], where: str) -> Train:
     fields = dict(fields)
     _refuse_removed(fields, where_train)
     if "model" in fields:
-        model = resolve_model(fields["model"], read_models(table.get("model", []), where_train), where_train)
+        own_models = read_named_tables(table.get("model", []), "model", where_train, read_model)
+        model = resolve_model(fields["model"], own_models, where_train)
         if revision := table.get("revisions", {}).get(model.name):  # the table was checked with the sweep
             model = model.model_copy(update={"revision": revision})
         fields["model"] = model
