@@ -19,7 +19,7 @@ from jinja2 import Environment, StrictUndefined
 from orchestrator.report.html.text import visible
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.answer import folder_answers
-from orchestrator.report.tables.evidence import TEXTS
+from orchestrator.report.tables.parts import TEXTS
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view.catalog import MAPPED, Catalog, open_unread, read_episodes
 from orchestrator.view.loopback import LoopbackPage, page_headers, parse_number

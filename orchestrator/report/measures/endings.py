@@ -23,7 +23,7 @@ from sweeps.spec import Protocol
 
 
 class EndingKind(StrEnum):
-    """Kind of an episode's ending; ``evidence.toml`` says each in a sentence."""
+    """Kind of an episode's ending; ``texts.toml`` says each in a sentence."""
 
     CORRECT = "correct"
     GUESSED_EARLY = "guessed too early"

@@ -3,7 +3,6 @@
 Also the certificates of a run: sentences below its tables, and a column of the cost.
 """
 
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,20 +37,16 @@ RANK_FORMATS = {"average": ".1f", "n": ",d", "rank": "d"}
 COST_FORMATS = {"played": ",d", "tokens": ",d", "cost": ",.4f", "gpu_hours": ",.3f"}
 MOST_ROWS = 40
 """Number of rows of missing replies; ``missing.csv`` has all."""
-TEXTS = tomllib.loads(Path(__file__).with_name("evidence.toml").read_text("utf-8"))
-"""Table -> its title, notes and columns."""
 
 
 def _table(
     name: str, lines: Iterable[Line], numbers: pl.DataFrame, more: Iterable[Column] = (), ranked: int = 0
 ) -> Table:
-    """Return the table with its texts; ``more`` are columns after those of ``TEXTS``."""
-    text = {"columns": {}, "texts": (), **TEXTS[name]}
+    """Return the table with its texts; ``more`` are columns after those of ``parts.TEXTS``."""
+    text = {"columns": {}, "texts": (), **parts.TEXTS[name]}
     named = (Column(head, about, head not in text["texts"]) for head, about in text["columns"].items())
-    return Table(
-        name, text["title"], (Column("model", number=False), *named, *more), tuple(lines), numbers, ranked,
-        tuple(text.get("notes", ())), text.get("fold_baselines", False), is_open=text.get("is_open", False),
-    )  # fmt: skip
+    heads = (Column("model", number=False), *named, *more)
+    return parts.entitle(name, Table(name, "", heads, tuple(lines), numbers, ranked))
 
 
 def _label(model: str, condition: str, protocol: str) -> str:

@@ -20,7 +20,6 @@ MOST_NOTES = 6
 """Most sentences on the comparison with the paper below the main table; `compare` prints all."""
 OTHERS = (Protocol.OEG_MULTI.value, Protocol.TOOLS.value)
 """Protocols with turns other than multiple choice."""
-SCORES = "Accuracy in percent / suggestions per episode"
 BITS = {"aggregate": ".0f", "category": ".0f", "suggestion": ".0f"}
 FORMATS: Mapping[str, tuple[str, dict[str, str]]] = {
     "mcqa": ("acc % / ps", parts.ACC_AND_PS),
@@ -66,15 +65,10 @@ def main_table(run_data: RunData) -> Table:
     for name, *cells in table.rows:
         beside = (_beside_paper(cell, figures, name.text, at) for cell, at in zip(cells, scenarios, strict=True))
         rows.append((name, *beside))
-    notes = [f"{SCORES}, in brackets the paper's. * more than rounding and flips allow."]
-    notes += comparison_notes(compared)[:MOST_NOTES]
-    title = "Zero-shot, as the paper's main table"
-    if is_headline(run_data.rows.filter(**names)):
-        title = f"Score ({HEADLINE}), as the paper's main table"
-    return replace(
-        table, name="main", title=title, rows=tuple(rows), numbers=_numbers(run_data, **names),
-        notes=(*notes, *table.notes), fold_baselines=True, is_open=True,
-    )  # fmt: skip
+    notes = (*comparison_notes(compared)[:MOST_NOTES], *table.notes)
+    table = replace(table, rows=tuple(rows), numbers=_numbers(run_data, **names), notes=notes)
+    main, is_score = parts.entitle("main", table), is_headline(run_data.rows.filter(**names))
+    return replace(main, title=f"Score ({HEADLINE}), as the paper's main table") if is_score else main
 
 
 def _run_table(run_data: RunData, condition: str, protocol: str) -> Table:
@@ -110,12 +104,8 @@ def conditions_table(run_data: RunData) -> Table:
         line(m, [parts.mean_cell(part.filter(model=m), parts.ACC_AND_PS) for part in heads.values()]) for m in models
     ]
     ranked = len(set(models) - run_data.baselines)
-    notes = (f"{SCORES}.", *parts.error_notes(rows))
-    averages = estimate(run_data).averages.filter(protocol="mcqa")
-    title = "Conditions, averaged over their scenarios"
-    return Table(
-        "conditions", title, columns("model", heads), tuple(lines), averages, ranked, notes, fold_baselines=True
-    )
+    averages, notes = estimate(run_data).averages.filter(protocol="mcqa"), tuple(parts.error_notes(rows))
+    return parts.entitle("conditions", Table("", "", columns("model", heads), tuple(lines), averages, ranked, notes))
 
 
 def reference_table(run_data: RunData) -> Table:
@@ -123,13 +113,9 @@ def reference_table(run_data: RunData) -> Table:
     mcqa = run_data.rows.filter(protocol="mcqa")
     played = mcqa.filter(condition=ZERO_SHOT).select("model", "scenario", zero_shot="acc")
     rows = mcqa.filter(condition="reference").join(played, on=["model", "scenario"], how="left")
-    measures = {"acc": ".1f", "zero_shot": ".1f"}
-    table = parts.scenario_table(rows, measures, run_data.baselines)
+    table = parts.scenario_table(rows, {"acc": ".1f", "zero_shot": ".1f"}, run_data.baselines)
     numbers = _numbers(run_data, condition=("reference", ZERO_SHOT), protocol="mcqa")
-    return replace(
-        table, name="reference", title="Clear image against zero-shot", numbers=numbers,
-        notes=("Accuracy in percent: on the clear image / under zero-shot.", *table.notes), fold_baselines=True,
-    )  # fmt: skip
+    return parts.entitle("reference", replace(table, numbers=numbers))
 
 
 def other_protocols_table(run_data: RunData) -> Table:
@@ -142,8 +128,7 @@ def other_protocols_table(run_data: RunData) -> Table:
             label = f", {condition} ({protocol})"
             lines += [(TableCell(name.text + label), *scores) for name, *scores in tables[-1].rows]
     heads = tables[0].columns if tables else columns("model", ())
-    numbers = _numbers(run_data, protocol=OTHERS)
-    return Table("turns", "Several turns and tool calls", heads, tuple(lines), numbers, notes=(f"{SCORES}.",))
+    return parts.entitle("turns", Table("", "", heads, tuple(lines), _numbers(run_data, protocol=OTHERS)))
 
 
 def _numbers(run_data: RunData, **names: str | tuple[str, ...]) -> pl.DataFrame:

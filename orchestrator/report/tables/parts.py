@@ -3,7 +3,10 @@
 An unfinished cell shows its progress, and an error is never shown as a zero.
 """
 
+import tomllib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -24,6 +27,14 @@ MARKS = {"!": "errors", "~": "overflow", "^": "truncated", "#": "thoughts_cut"}
 ACC_AND_PS = {"acc": ".1f", "ps": ".1f"}
 """Measures of a cell -> their formats."""
 Row = Mapping[str, Any]
+TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))
+"""Table -> its title, notes and columns."""
+
+
+def entitle(name: str, table: Table) -> Table:
+    """Return the table with its name, title and looks, and with its first notes before its own (``texts.toml``)."""
+    looks = {key: TEXTS[name][key] for key in ("title", "fold_baselines", "is_open") if key in TEXTS[name]}
+    return replace(table, name=name, notes=(*TEXTS[name].get("notes", ()), *table.notes), **looks)
 
 
 def order_models(names: Iterable[str], baselines: Container[str] = ()) -> list[str]:
