@@ -1,5 +1,6 @@
 """``models``: check models before a sweep starts, and try them."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -159,13 +160,11 @@ def _describe_input(address: str, model: str, sweep: Path | None, data: Path, ju
 
 def parse_address(address: str) -> tuple[str, int, str, Protocol, int]:
     """Return scenario, sample, condition, protocol and turn of ``ROD/17/hint-oeg/0``; raises UserError."""
-    scenario, sample, condition, turn, *more = [*address.split("/"), *[""] * (4 - address.count("/") - 1)]
-    if more or not sample.isdecimal() or not (turn or "0").isdecimal():
+    parts = re.fullmatch(rf"([^/]*)/(\d+)(?:/([^/]*?)(?:-({'|'.join(Protocol)}))?)?(?:/(\d*))?", address)
+    if parts is None:
         raise UserError(f"--prompt {printable(address)} is not SCENARIO/ID[/CONDITION[/TURN]], such as ROD/17/hint/1")
-    for protocol in sorted(Protocol, key=len, reverse=True):
-        if condition.endswith(f"-{protocol}"):
-            return scenario, int(sample), condition.removesuffix(f"-{protocol}"), protocol, int(turn or 0)
-    return scenario, int(sample), condition or ZERO_SHOT, Protocol.MCQA, int(turn or 0)
+    scenario, sample, condition, protocol, turn = parts.groups()
+    return scenario, int(sample), condition or ZERO_SHOT, Protocol(protocol or Protocol.MCQA), int(turn or 0)
 
 
 def _split_sweep(names: Iterable[str]) -> tuple[list[str], Path | None]:

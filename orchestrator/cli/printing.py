@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from pydantic_core import to_jsonable_python
 
-from actors.text.printable import printable
+from actors.text.printable import printable, say
 from envs.errors import DamagedRunError
 from orchestrator.report.tables.formats import show
 from orchestrator.report.tables.table import Table
@@ -39,7 +38,8 @@ def reading(folders: Sequence[Path]) -> Iterator[None]:
     with hold_parts(folders):
         yield
     if faults := [fault for folder in folders for fault in _find_faults(folder)]:
-        print("\n".join(map(printable, faults)), file=sys.stderr)
+        for fault in faults:
+            say(fault)
         raise typer.Exit(FAULTY)
 
 

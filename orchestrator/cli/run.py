@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from actors.text.printable import printable
+from actors.text.printable import say
 from envs.errors import UserError
 from orchestrator.cli.options import ModelSources, Names, Output, Overrides, Update, readable_folder
 from orchestrator.cli.printing import print_answers, print_lines, print_mlflow, print_tables
@@ -102,8 +101,7 @@ def _print_outcome(outcome: AttemptOutcome, sweep: Sweep, folder: Path) -> None:
         warn_of_cut_thoughts(outcome.rows)
         print_answers(outcome.rows, sweep, folder)
     for group, reason in outcome.reasons.items() if stored or outcome.seconds else ():
-        sentence = reason if reason.startswith(f"{group}: ") else f"{group}: {reason}"
-        print(printable(sentence), file=sys.stderr)
+        say(reason if reason.startswith(f"{group}: ") else f"{group}: {reason}")
 
 
 def warn_of_cut_thoughts(rows: pl.DataFrame) -> None:
@@ -111,8 +109,5 @@ def warn_of_cut_thoughts(rows: pl.DataFrame) -> None:
     for (model,), part in rows.group_by(["model"], maintain_order=True):
         share = int(part["thoughts_cut"].sum()) / max(1, int(part["finished"].sum()))
         if share > MOST_CUT:
-            print(
-                f"{model}: {share:.0%} of its episodes ended in thoughts without an answer and count as not right;"
-                " raise thinking.budget in its entry",
-                file=sys.stderr,
-            )
+            ended = f"{share:.0%} of its episodes ended in thoughts without an answer"
+            say(f"{model}: {ended} and count as not right; raise thinking.budget in its entry")
