@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from actors.text.printable import say
 from envs.errors import RunFolderError, UserError
 from envs.plural import pluralize
 from orchestrator.cli import printing
@@ -115,7 +115,7 @@ def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_p
     from orchestrator.view.bundle import write_bundle
 
     for state in write_bundle(runs, data, target, with_pictures):
-        say(f"{state.episodes:,} episodes, {state.pictures:,} pictures ...")
+        print(f"{state.episodes:,} episodes, {state.pictures:,} pictures ...", file=sys.stderr)
     size = f"{state.bytes / 1e6:,.1f} MB"
     lines = [f"{state.episodes:,} episodes and {state.pictures:,} pictures in {target} ({size})"]
     lines.append(f"to look at it: python -m http.server --directory {shlex.quote(str(target))} --bind 127.0.0.1")

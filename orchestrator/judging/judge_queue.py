@@ -5,7 +5,7 @@ answer is that of its episode.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 
 import polars as pl
@@ -164,4 +164,5 @@ def find_unjudged(plan: Plan, stored: pl.LazyFrame, folder: Path, judge: Judge, 
     """Return the ordinals of answers among the plan's ``stored`` episodes that are pending (``pending_answers``)."""
     keys = set(pending_answers(stored, folder, judge_key(judge), again)["key"])
     cells = (index for index, cell in enumerate(plan.cells) if keys and cell.protocol is Protocol.OEG)
-    return [ordinal for index in cells for ordinal, key in plan.numbered_keys(index) if key in keys]
+    numbered = chain.from_iterable(enumerate(plan.keys(index), plan.offsets[index]) for index in cells)
+    return [ordinal for ordinal, key in numbered if key in keys]

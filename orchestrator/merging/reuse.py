@@ -23,7 +23,7 @@ from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.storage import reused, run_folder
-from orchestrator.storage.episode_store import EpisodeStore, episodes
+from orchestrator.storage.episode_store import EpisodeStore, episodes, key_frame
 from orchestrator.storage.loaded_weights import LoadedWeights
 from orchestrator.storage.part_files import hold_parts
 from orchestrator.storage.verdict_store import verdicts
@@ -105,8 +105,7 @@ def find_reusable(
     The data of ``sweep`` must be pinned (``staging.pin_data``). Raises RunFolderError if the folder has no run.
     """
     old = run_folder.stored_sweep(folder)
-    numbered = [pair for index in range(len(plan.cells)) for pair in plan.numbered_keys(index)]
-    wanted = pl.DataFrame(numbered, schema={"ordinal": pl.Int64, "key": pl.String}, orient="row")
+    wanted = key_frame(plan.with_stops({}).all_keys()).with_row_index("ordinal")
     wanted = wanted if stored is None else wanted.join(stored, on="key", how="anti")
     rows = episodes(folder).join(wanted.lazy(), on="key", maintain_order="left").collect()
     backends = {model.name: model.backend for model in old.models}

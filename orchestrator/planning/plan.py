@@ -158,10 +158,6 @@ class Plan:
         """Yield the keys of one cell in the order of its ordinals, also those after its stop."""
         return (self.key(index, sample) for sample in self.cell_samples(self.cells[index]))
 
-    def numbered_keys(self, index: int) -> Iterator[tuple[int, str]]:
-        """Yield the ordinal and key of each episode of one cell, also of those after its stop."""
-        return enumerate(self.keys(index), self.offsets[index])
-
     def all_keys(self, model: str | None = None) -> Iterator[str]:
         """Yield the keys of all episodes up to the stops in the order of their ordinals, of all models or of one."""
         for index, cell in enumerate(self.cells):

@@ -158,7 +158,7 @@ def load_rule(plan: Plan, folder: Path) -> StoppingRule:
     stored = stored_episodes(unstopped, folder).select("key", "ending", "correct").collect()
     answers_by_key = {key: (ending, correct) for key, ending, correct in stored.iter_rows()}
     for index in rule.answers:
-        for ordinal, key in unstopped.numbered_keys(index):
+        for ordinal, key in enumerate(unstopped.keys(index), unstopped.offsets[index]):
             if key in answers_by_key:
                 rule.add_answer(ordinal, *answers_by_key[key])
     return rule

@@ -46,7 +46,7 @@ def check_end(folder: Path, plan: Plan) -> None:
     frames = [pl.read_parquet(folder / "episodes" / part.name, columns=columns) for part in parts.parts]
     rows = [row for frame in frames for row in frame.rows()]
     stored = [key for key, *_ in rows]
-    planned = {key for index in range(len(plan.cells)) for _, key in plan.numbered_keys(index)}
+    planned = set(plan.with_stops({}).all_keys())
     doubled = [key for key, count in Counter(stored).items() if count > 1]
     assert not doubled, f"{len(doubled)} episodes are stored twice, {doubled[0]} among them"
     missing, foreign = planned - set(stored), set(stored) - planned

@@ -80,7 +80,7 @@ class SimulatedRun:
     def __init__(self, world: World, schedule: Schedule) -> None:
         self.world, self.schedule = world, schedule
         self.sweep, self.plan = world.benchmark.sweep(schedule.seed), world.benchmark.plan(schedule.seed)
-        self.keys = [key for index in range(len(self.plan.cells)) for _, key in self.plan.numbered_keys(index)]
+        self.keys = list(self.plan.with_stops({}).all_keys())
         self.clock, self.chance = world.clock, Random(f"world {schedule.seed}")
         self.clock.now = 0.0
         self.remote = BucketRun(self, schedule) if is_in_bucket(schedule.seed) else None

@@ -105,7 +105,7 @@ def test_pending_of_any_stored_keys_is_the_full_queue_without_them(seed):
         stored += [key for key in plan.keys(index) if chance.random() < share]
     stored += chance.sample(stored, len(stored) // 4)
     chance.shuffle(stored)
-    key_of = dict(pair for index in range(len(plan.cells)) for pair in plan.numbered_keys(index))
+    key_of = dict(enumerate(plan.with_stops({}).all_keys()))
     missing = {
         name: [ordinal for ordinal in queue if key_of[ordinal] not in set(stored)]
         for name, queue in plan.pending(()).items()
