@@ -36,16 +36,8 @@ def _near(objects: str, verbs: str = "", alone: str = r"(?!)") -> str:
 WORDS = tomllib.loads(Path(__file__).with_name("rulejudge.toml").read_text("utf-8"))
 IDEAS = {cue: _near(**words) for cue, words in WORDS["ideas"].items()}
 """Words of a suggestion, lower case -> a pattern of other ways to ask for it."""
-NEGATIONS = re.compile(
-    r"\b(?:not|no|never|without|nor|neither|cannot|cant|(?:do|does|did|is|are|was|wo|would|should|need)nt)\b"
-)
-"""Words that cancel the words after them, without apostrophes."""
-DECLINES = re.compile(
-    r"\b(?:cannot|cant|couldnt|unable|impossible|nobody|unclear|unsure|undecidable|(?:not|no|never|dont|doesnt)(?: \w+){0,2} "
-    r"(?:tell|know|sure|see|say|answer|determine|identify|recogni[sz]e|idea))\b"
-)
-"""Words by which an answer declines."""
-NUMBERS = dict(zip(("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"), "123456789", strict=True))
+NEGATIONS, DECLINES = (re.compile(rf"\b(?:{'|'.join(WORDS[name])})\b") for name in ("negations", "declines"))
+NUMBERS = dict(zip(WORDS["numbers"], "123456789", strict=True))
 SENTENCES = re.compile(r"[.!?;:\n]+|\bbut\b|\bhowever\b|\binstead\b")
 VERDICTS = re.compile(r"\b[01](?:\s*,\s*[01]\b)+")
 """Lists of 0 and 1, which are addressed to a judge and must not count as numbers."""

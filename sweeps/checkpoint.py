@@ -24,11 +24,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 """A revision that never moves; branches, tags and ``refs/pr/...`` do."""
 MAX_REFERENCE_BYTES = 100
 """Most bytes of a reference in the Hub's cache, which holds a commit."""
-LANGUAGE_MODELS, JOINED_BY_VLLM = (tuple(FACTS["classes"][name]) for name in ("language_models", "joined_by_vllm"))
-VISION_KEYS, TEXT_PARTS = (FACTS["keys"][name] for name in ("vision", "text"))
-PROCESSOR_FILES, SETTINGS, TOKENIZER_FILES, WEIGHTS = (
-    FACTS["files"][name] for name in ("processor", "settings", "tokenizer", "weights")
-)
+CLASSES, KEYS, FILES = (FACTS[name] for name in ("classes", "keys", "files"))
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Checkpoint:
     @property
     def text_config(self) -> Config:
         """Return the language model's part of the configuration."""
-        part: Config = next((self.config[name] for name in TEXT_PARTS if isinstance(self.config.get(name), dict)), {})
+        part: Config = next((self.config[name] for name in KEYS["text"] if isinstance(self.config.get(name), dict)), {})
         return {**self.config, **part}
 
     @property
@@ -72,17 +68,18 @@ class Checkpoint:
     @property
     def reads_text_only(self) -> bool:
         """Return True if the class is a language model, not the checkpoint's own code, and no file mentions pictures."""
-        known = self.architecture.endswith(LANGUAGE_MODELS) and "auto_map" not in self.config
-        return known and not any(name in self.config for name in VISION_KEYS) and not self._has(*PROCESSOR_FILES)
+        known = self.architecture.endswith(tuple(CLASSES["language_models"])) and "auto_map" not in self.config
+        return known and not any(name in self.config for name in KEYS["vision"]) and not self._has(*FILES["processor"])
 
     def find_fault(self, is_complete: bool) -> str:
         """Return which of its files no engine can read; empty if none.
 
         ``is_complete`` is False if an engine downloads what is missing.
         """
-        if damaged := [name for name in SETTINGS if self._has(name) and parse_fields(self._read(name)) is None]:
+        settings = filter(self._has, FILES["settings"])
+        if damaged := [name for name in settings if parse_fields(self._read(name)) is None]:
             return f"{self.folder}/{damaged[0]} is no readable JSON object"
-        has_tokenizer = self._has(*TOKENIZER_FILES) or "auto_map" in self._table("tokenizer_config.json")
+        has_tokenizer = self._has(*FILES["tokenizer"]) or "auto_map" in self._table("tokenizer_config.json")
         return "" if has_tokenizer or not is_complete else f"{self.folder} has no tokenizer.json or other vocabulary"
 
     @property
@@ -107,7 +104,7 @@ class Checkpoint:
 
     def limits(self, model: ModelSpec) -> tuple[Limit, ...]:
         """Return what the checkpoint cannot take on the model's engine."""
-        joined = model.backend == "transformers" or self.config.get("model_type") in JOINED_BY_VLLM
+        joined = model.backend == "transformers" or self.config.get("model_type") in CLASSES["joined_by_vllm"]
         applies_by_limit: dict[Limit, bool] = {
             "no pictures": self.reads_text_only,
             "no chat template": joined and self.template == "",
@@ -164,14 +161,14 @@ def _read_checkpoint(model: ModelSpec) -> Checkpoint | None:
     path = folder / "config.json"
     if (config := parse_fields(regular.read_bytes(path, MAX_FILE_BYTES))) is None:
         raise OSError(errno.EINVAL, "it holds no JSON object", str(path))
-    sizes = ((path.name, path.stat().st_size) for path in folder.iterdir() if path.suffix in WEIGHTS and path.exists())
+    sizes = ((path.name, path.stat().st_size) for path in folder.iterdir() if path.exists())
     return Checkpoint(config, folder, sum_weights(sizes))
 
 
 def sum_weights(sizes: Iterable[tuple[str, int]]) -> int:
     """Return the bytes of the weight files in the folder itself; copies in other formats do not count."""
     files = [(name, size) for name, size in sizes if "/" not in name]
-    by_format = (sum(size for name, size in files if name.endswith(suffix)) for suffix in WEIGHTS)
+    by_format = (sum(size for name, size in files if name.endswith(suffix)) for suffix in FILES["weights"])
     return next(filter(None, by_format), 0)
 
 

@@ -18,8 +18,6 @@ from sweeps.values import NAME, read_table
 
 BUILTIN = "builtin:"
 """Prefix of the source of a policy or model that needs no repository or folder."""
-SHAPING = ("scenario", "policy", "measure")
-"""Kinds of offers whose packages' versions a run records."""
 RESULT_COLUMNS = read_table("result_columns.toml")
 """Column of the results -> its meaning; also with ``_low`` and ``_high``, no measure may have it as its name."""
 
@@ -66,8 +64,9 @@ def pin_policy(model: ModelSpec) -> ModelSpec:
 
 
 def versions() -> Mapping[str, str]:
-    """Return the versions of the packages that offer something."""
-    return {offer.package: offer.version for kind in SHAPING for offer in offers(kind).values()}
+    """Return the versions of the packages that shape a run: those of scenarios, policies and measures."""
+    offered = (offer for kind in ("scenario", "policy", "measure") for offer in offers(kind).values())
+    return {offer.package: offer.version for offer in offered}
 
 
 # -- models with weights --------------------------------------------------------------------------------------------------
