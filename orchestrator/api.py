@@ -2,8 +2,9 @@
 
 import asyncio
 import contextvars
+import threading
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -145,8 +146,24 @@ def _run_outside_loop(work: Callable[[], Result]) -> Result:
         asyncio.get_running_loop()
     except RuntimeError:
         return work()
-    future = ThreadPoolExecutor(1).submit(contextvars.copy_context().run, work)
-    for _ in range(PATIENCE):  # the thread's ``StopSignals`` handle the first interrupts
+    future: Future[Result] = Future()
+
+    def set_result() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as problem:
+            future.set_exception(problem)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(set_result,), daemon=True)
+    thread.start()
+    _join(thread)
+    return future.result()
+
+
+def _join(thread: threading.Thread) -> None:
+    """Wait for the thread; its ``StopSignals`` handle the first interrupts."""
+    for _ in range(PATIENCE):
         with suppress(KeyboardInterrupt):
-            return future.result()
+            thread.join()
+            return
     raise KeyboardInterrupt
