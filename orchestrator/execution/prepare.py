@@ -131,7 +131,7 @@ def announce(state: AttemptState) -> None:
         f" {plan.total_with_stops - len(pending):,} finished, {len(pending):,} pending"
         + (f", {len(backlog):,} answers to judge" if backlog else "")
     )
-    unfinished = dict.fromkeys(plan.cells[plan.task(ordinal)[0]].key for ordinal in pending)
+    unfinished = dict.fromkeys(plan.cells[index].key for index in plan.cells_of(pending))
     savings = describe_savings(plan.precision, planned_cells(plan))
     for line in (*state.standing.sentences(unfinished), *savings):
         state.say(line)

@@ -185,6 +185,10 @@ class Plan:
             queue.extend(ordinal for block in ordered for sample in block for ordinal in sample)
         return {name: queue for name, queue in queues.items() if queue}
 
+    def cells_of(self, ordinals: Iterable[int]) -> list[int]:
+        """Return the indexes of the cells to which these ordinals belong, in order."""
+        return sorted({bisect_right(self.offsets, ordinal) - 1 for ordinal in ordinals})
+
     def _by_sample(self, indexes: Sequence[int], stored: Collection[str]) -> list[list[int]]:
         """Return for each sample, in playing order, its ordinals in these cells that are neither stored nor after a stop."""
         cell = self.cells[indexes[0]]
