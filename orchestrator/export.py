@@ -4,10 +4,9 @@
 """
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import polars as pl
 
@@ -93,13 +92,10 @@ def export(folder: Path, to: str, into: Path, data: Path | None = None) -> list[
     run_data = read_run(folder, data)
     with disk_errors(into):
         into.absolute().parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(mkdtemp(prefix=f".{into.name}-", dir=into.absolute().parent))
-        try:
-            write(run_data, draft)
-            draft.chmod(0o755)
-            draft.rename(into)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        with TemporaryDirectory(prefix=f".{into.name}-", dir=into.absolute().parent) as draft:
+            write(run_data, Path(draft))
+            Path(draft).chmod(0o755)
+            Path(draft).rename(into)
     return sorted(path.relative_to(into).as_posix() for path in into.rglob("*") if path.is_file())
 
 
