@@ -3,14 +3,8 @@
 from collections.abc import Sequence
 
 import torch
-from transformers import (
-    LogitsProcessor,
-    LogitsProcessorList,
-    SuppressTokensLogitsProcessor,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
+from transformers import LogitsProcessor, LogitsProcessorList
+from transformers.generation import logits_process
 
 from actors.engine.decoding import Decoding
 
@@ -52,12 +46,12 @@ def logits_processors(decoding: Decoding, seeds: Sequence[int], device: str, mas
     if decoding.repetition_penalty != 1.0:
         steps.append(RepetitionPenalty(decoding.repetition_penalty, mask))
     if decoding.banned:
-        steps.append(SuppressTokensLogitsProcessor(list(decoding.banned), device=device))
+        steps.append(logits_process.SuppressTokensLogitsProcessor(list(decoding.banned), device=device))
     if decoding.temperature > 0:
-        steps.append(TemperatureLogitsWarper(decoding.temperature))
+        steps.append(logits_process.TemperatureLogitsWarper(decoding.temperature))
         if decoding.top_k > 0:
-            steps.append(TopKLogitsWarper(decoding.top_k))
+            steps.append(logits_process.TopKLogitsWarper(decoding.top_k))
         if decoding.top_p < 1:
-            steps.append(TopPLogitsWarper(decoding.top_p))
+            steps.append(logits_process.TopPLogitsWarper(decoding.top_p))
         steps.append(SeededNoise(seeds, device))
     return steps

@@ -73,13 +73,8 @@ def _processor(model: ModelSpec) -> Any:
     if checkpoint_folder(model) is None:
         return None
     try:
-        processor = AutoProcessor.from_pretrained(
-            model.source,
-            revision=model.revision or None,
-            local_files_only=True,
-            trust_remote_code=model.trust_remote_code,
-            **model.processor,
-        )
+        source = {"revision": model.revision or None, "trust_remote_code": model.trust_remote_code}
+        processor = AutoProcessor.from_pretrained(model.source, local_files_only=True, **source, **model.processor)
     except (OSError, ValueError, ImportError):  # ImportError: a package such as torchvision is missing
         return None
     return processor if hasattr(getattr(processor, "tokenizer", processor), "chat_template") else None

@@ -94,11 +94,8 @@ class OpenAIBackend(Backend):
         body, longest = await self._load_body(request), self.model.reply_limit(request.sampling)
         async with self.wallet.open(self._cost(Tokens(reply=longest))) as bill:
             sending, chance = Sending(request, body, bill), Random(request.seed)
-            retrying = AsyncRetrying(
-                retry=retry_if_exception_type(RetryableError),
-                wait=lambda state: self._plan_retry(sending, state),
-                reraise=True,
-            )
+            retry, wait = retry_if_exception_type(RetryableError), partial(self._plan_retry, sending)
+            retrying = AsyncRetrying(retry=retry, wait=wait, reraise=True)
             reply: Reply = await retrying(self._send, sending, chance)
             return reply
 

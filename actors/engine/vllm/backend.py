@@ -79,10 +79,9 @@ class VLLMBackend(Backend):
         renderer = self.engine.renderer
         self.template = ChatParams(chat_template_kwargs=self.chat)
         renderer.warmup(self.template)
-        self.tokens = renderer.default_chat_tok_params.with_kwargs(
-            add_special_tokens=(not parsers.writes_start_token(renderer, self.template) or model.faithful)
-            and parsers.processor_adds_tokens(renderer)
-        )
+        wants_start = not parsers.writes_start_token(renderer, self.template) or model.faithful
+        adds_tokens = wants_start and parsers.processor_adds_tokens(renderer)
+        self.tokens = renderer.default_chat_tok_params.with_kwargs(add_special_tokens=adds_tokens)
         self.calls = parsers.ToolCalls(model, renderer, self.template) if model.calls_natively else None
         self.thoughts, self.reply_limit = parsers.open_thoughts(model, renderer, self.template), model.reply_limit
         self.shares_pictures = arguments["enable_prefix_caching"] or arguments.get("mm_processor_cache_gb") != 0
