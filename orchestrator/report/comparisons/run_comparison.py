@@ -61,10 +61,8 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     for name, run in others:
         paired, unpaired = _pair_episodes(run, base, name, first)
         pairs.append(paired.with_columns(pl.lit(name).alias("run")))
-        notes += [
-            *unpaired,
-            *compare_certificates(read_certificates(base.folder), read_certificates(run.folder), first, name),
-        ]
+        notes += unpaired
+        notes += compare_certificates(read_certificates(base.folder), read_certificates(run.folder), first, name)
         if clustering(run)["counts"].any():
             notes.append(f"intervals of {name}: {describe_clusters(run)}")
     paired_episodes = pl.concat(pairs)

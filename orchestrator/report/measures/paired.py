@@ -189,14 +189,10 @@ def correct_together(frames: Sequence[pl.DataFrame], tested: set[str], declared:
         chosen = (family == name) & ~np.isnan(p)
         adjusted[chosen] = stats.holm(p[chosen], declared if name == "exploratory" else 0)
     ends = np.cumsum([frame.height for frame in frames])[:-1]
-    return [
-        frame.with_columns(
-            pl.Series(f"{name}{end}", column, nan_to_null=True)
-            for end, table in (("", before), ("_holm", after))
-            for name, column in zip(P_COLUMNS, table.T, strict=True)
-        )
-        for frame, before, after in zip(frames, tables, np.split(adjusted.reshape(-1, 3), ends), strict=True)
-    ]
+    names = [f"{name}{end}" for end in ("", "_holm") for name in P_COLUMNS]
+    both = np.split(np.hstack([p.reshape(-1, 3), adjusted.reshape(-1, 3)]), ends)
+    columns = (pl.DataFrame(part, names, orient="row", nan_to_null=True).get_columns() for part in both)
+    return [frame.with_columns(own) for frame, own in zip(frames, columns, strict=True)]
 
 
 # -- ranks -------------------------------------------------------------------------------------------------------------

@@ -80,14 +80,12 @@ def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool 
     bits = verdicts.select("key", "judge", "reason", "attempts", *[verdict_bit(bit, strict) for bit in BITS])
     answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", "cell")
     rows = answers.join(bits, on="key", how="left").with_columns(pl.col("judge").is_not_null().alias("read"))
+    unread = pl.col("read") & pl.col("aggregate").is_null()
     counts = rows.group_by("cell").agg(
-        pl.len().cast(pl.Int64).alias("answered"),
-        pl.col("aggregate").count().cast(pl.Int64).alias("judged"),
-        (pl.col("read") & pl.col("aggregate").is_null()).sum().cast(pl.Int64).alias("unjudged"),
-        pl.col("attempts").sum().cast(pl.Int64).alias("judge_calls"),
-        pl.col("judge").drop_nulls().first(),
-        *[pl.col(bit).sum().cast(pl.Int64) for bit in BITS],
-    )
+        answered=pl.len(), judged=pl.col("aggregate").count(), unjudged=unread.sum(),
+        judge_calls=pl.col("attempts").sum(), judge=pl.col("judge").drop_nulls().first(),
+        **{bit: pl.col(bit).sum() for bit in BITS},
+    ).cast({pl.UInt32: pl.Int64, pl.Int32: pl.Int64})  # fmt: skip
     shares = (column for bit in BITS for column in share_columns(bit, pl.col(bit), pl.col("judged")))
     return counts.with_columns(shares).sort("cell").collect()
 
@@ -113,11 +111,9 @@ def average_over_scenarios(rows: pl.DataFrame) -> pl.DataFrame:
     complete = (missing_episodes(rows.columns) == 0) & pl.coalesce(measured).is_not_null()
     defined = pl.col("scenario").is_in(list(SCENARIOS))
     means = rows.sort("cell").group_by(GROUP, maintain_order=True).agg(
-        pl.col("acc", "ps").mean(),
-        pl.col("acc").count().cast(pl.Int64).alias("scenarios"),
-        complete.sum().cast(pl.Int64).alias("complete"),
-        (pl.col("scenario").filter(complete).n_unique().eq(len(SCENARIOS)) & defined.all()).alias("all_seven"),
-    )  # fmt: skip
+        pl.col("acc", "ps").mean(), scenarios=pl.col("acc").count(), complete=complete.sum(),
+        all_seven=pl.col("scenario").filter(complete).n_unique().eq(len(SCENARIOS)) & defined.all(),
+    ).cast({pl.UInt32: pl.Int64})  # fmt: skip
     return means.sort(GROUP)
 
 

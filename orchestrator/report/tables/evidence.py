@@ -153,14 +153,10 @@ def missing_table(run_data: RunData) -> Table:
 def _bounds_line(row: parts.Row) -> Line:
     value, *ends = (row[name] for name in ("value", "least", "most", "least_low", "most_high"))
     texts, share = [parts.number_cell(end).text for end in ends], 100 * row["missing"] / row["n"]
-    return (
-        TableCell(f"{row['model']}, {row['condition']}"),
-        TableCell(row["scenario"]),
-        TableCell("missing"),
-        TableCell(f"{row['missing']:,} of {row['n']:,}", note=f"{share:.1f}%"),
-        parts.number_cell(value),
-        TableCell(f"{texts[0]} to {texts[1]}", note=f"{texts[2]} to {texts[3]}"),
-    )
+    names = map(TableCell, (f"{row['model']}, {row['condition']}", row["scenario"], "missing"))
+    count = TableCell(f"{row['missing']:,} of {row['n']:,}", note=f"{share:.1f}%")
+    span = TableCell(f"{texts[0]} to {texts[1]}", note=f"{texts[2]} to {texts[3]}")
+    return (*names, count, parts.number_cell(value), span)
 
 
 def _reading_lines(run_data: RunData) -> Iterator[Line]:
@@ -172,14 +168,11 @@ def _reading_lines(run_data: RunData) -> Iterator[Line]:
         part = numbers.filter(model=model)
         disagree, unknown = int(part["disagrees"].sum()), part["would_correct"].null_count() > 0
         least, most = part.select(pl.col("acc_lenient", "acc_lenient_most").mean()).row(0)
-        yield (
-            TableCell(f"{model}, {ZERO_SHOT}"),
-            TableCell(parts.AVERAGE),
-            TableCell("unreadable, read leniently" + (f"; {disagree:,} disagree with themselves" if disagree else "")),
-            TableCell(f"{int(part['unparsable'].sum()):,} of {int(part['scored'].sum()):,}"),
-            parts.measure_cell(means[model], "acc"),
-            MISSING if unknown else TableCell(f"{least:.1f} to {most:.1f}"),
-        )
+        what = "unreadable, read leniently" + (f"; {disagree:,} disagree with themselves" if disagree else "")
+        count = f"{int(part['unparsable'].sum()):,} of {int(part['scored'].sum()):,}"
+        span = MISSING if unknown else TableCell(f"{least:.1f} to {most:.1f}")
+        names = map(TableCell, (f"{model}, {ZERO_SHOT}", parts.AVERAGE, what, count))
+        yield (*names, parts.measure_cell(means[model], "acc"), span)
 
 
 def cost_table(run_data: RunData) -> Table:
