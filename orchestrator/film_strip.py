@@ -120,11 +120,11 @@ class ReplayedTurn:
 
     view: View
     answer: int = -1
-    """Index of the right category; -1 while no category counts as right."""
+    """Index of the right category among all options; -1 while no category counts as right."""
     asks: tuple[int, ...] = ()
     """Indexes of the suggestions that count now."""
-    said: tuple[int, int] = (-1, -1)
-    """Indexes of the suggestion and of the category that the reply names; -1 for a side that it does not name."""
+    said: tuple[int, ...] = ()
+    """Indexes among all options of the suggestion and of the category that the reply names."""
 
 
 def view_episode(
@@ -204,10 +204,11 @@ def _question(sample: Sample, again: Replayed, protocol: Protocol) -> ReplayedTu
     askable = set(game.askable(sample, again.before)) if view.options else set()
     asks = tuple(n for n, option in enumerate(view.options) if option in askable)
     text, letter = as_text(again.option or ""), as_letter(again.option or "")
-    sides = ((view.options, 0), (view.categories, len(view.options)))
-    suggestion, category = (option_table(side, (), first).read(text, letter).chosen for side, first in sides)
-    answer = view.categories.index(sample.answer) if game.answerable(sample, again.before) else -1
-    return ReplayedTurn(view, answer, asks, (suggestion, category))
+    first = len(view.options)
+    tables = (0, option_table(view.options, (), 0)), (first, option_table(view.categories, (), first))
+    said = tuple(start + chosen for start, table in tables if (chosen := table.read(text, letter).chosen) >= 0)
+    answer = first + view.categories.index(sample.answer) if game.answerable(sample, again.before) else -1
+    return ReplayedTurn(view, answer, asks, said)
 
 
 def _verdict(row: Row) -> dict[str, Any]:

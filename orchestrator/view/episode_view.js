@@ -16,18 +16,14 @@ function shot(turn, pictures) {
 /** List the options in the order of the prompt, lettered across suggestions and categories. */
 function options(turn) {
   if (!turn.options) return null;
-  const list = make("ul", { class: "options" });
-  const suggestions = turn.options.length;
-  [...turn.options, ...turn.categories].forEach((label, n) => {
-    const asking = n < suggestions;
-    const said = asking ? turn.said[0] === n : turn.said[1] === n - suggestions;
-    const counts = asking ? turn.asks.includes(n) : turn.answer === n - suggestions;
-    const word = counts ? (asking ? "counts" : "correct") : "";
-    const classes = [said ? "said" : "", counts ? (asking ? "counts" : "right") : "", n === suggestions && suggestions ? "first-category" : ""].filter(Boolean).join(" ");
-    list.append(make("li", { class: classes || null, "aria-label": said ? `${letter(n)}, named by the reply` : null },
-      make("span", {}, letter(n)), make("span", {}, visible(label)), make("em", {}, word)));
+  const first = turn.options.length;
+  const items = [...turn.options, ...turn.categories].map((label, n) => {
+    const said = turn.said.includes(n), counts = turn.asks.includes(n), right = turn.answer === n;
+    const classes = [said && "said", right && "right", n === first && n && "first-category"].filter(Boolean).join(" ");
+    return make("li", { class: classes || null, "aria-label": said ? `${letter(n)}, named by the reply` : null },
+      make("span", {}, letter(n)), make("span", {}, visible(label)), make("em", {}, counts ? "counts" : right ? "correct" : ""));
   });
-  return list;
+  return make("ul", { class: "options" }, ...items);
 }
 
 function replyBox(turn) {

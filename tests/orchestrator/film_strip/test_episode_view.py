@@ -46,6 +46,6 @@ def test_open_questions_follow_the_stored_frames(run_data):
     questions, _ = replay_episode(run_data, row, turns)
     assert list(questions) == [0], "the second frame is not where the first reading leads"
     assert questions[0].view.options == questions[0].view.categories == () and questions[0].view.prompt
-    assert (questions[0].answer, questions[0].asks, questions[0].said) == (-1, (), (-1, -1))
+    assert (questions[0].answer, questions[0].asks, questions[0].said) == (-1, (), ())
     assert list(replay_episode(run_data, {**row, "protocol": "oeg"}, turns[:1] * 2)[0]) == [0]
     assert replay_episode(run_data, row, [turns[1]])[0] == {}
