@@ -94,12 +94,7 @@ class WorkerPool:
     """The workers of one driver, by slot."""
 
     def __init__(
-        self,
-        sweep: Sweep,
-        plan: Plan,
-        demands: Mapping[str, Demand],
-        folder: Path,
-        judge_queue: JudgeQueue | None,
+        self, sweep: Sweep, plan: Plan, demands: Mapping[str, Demand], folder: Path, judge_queue: JudgeQueue | None
     ) -> None:
         self.sweep, self.plan, self.demands, self.folder = sweep, plan, demands, folder
         self.judge_queue = judge_queue

@@ -2,14 +2,11 @@
 const content = JSON.parse(document.getElementById("content").textContent);
 const byId = (id) => document.getElementById(id);
 
-/** Create an element with attributes and children; a string child is a text node. */
+/** Create an element with attributes and children, without those that are null; a string child is a text node. */
 function make(name, attributes = {}, ...children) {
   const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (value === true) node.setAttribute(key, "");
-    else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value);
-  }
-  node.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  for (const [key, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(key, value);
+  node.append(...children.filter((child) => child !== null && child !== ""));
   return node;
 }
 

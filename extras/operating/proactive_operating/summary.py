@@ -77,10 +77,7 @@ def own_measures(summary: Summary) -> dict[str, Floats]:
 def exact_measures(summary: Summary) -> dict[str, Floats]:
     """Return greedy point, bounds, the price at which asking stops paying, and position bias; none that is unknown."""
     accuracy, suggestions = summary.accuracy.mean(axis=0), summary.suggestions.mean(axis=0)
-    measures = {
-        "unbiased": 100 * summary.accuracy[:, accuracy.argmax()],
-        "well_timed": 100 * summary.well_timed,
-    }
+    measures = {"unbiased": 100 * summary.accuracy[:, accuracy.argmax()], "well_timed": 100 * summary.well_timed}
     if summary.greedy is not None:
         measures |= {"greedy_acc": 100 * summary.greedy[:, 0], "greedy_ps": summary.greedy[:, 1]}
     if len(summary.accuracies) > 1:
