@@ -5,6 +5,7 @@ Names come from metadata; a package is imported only when one of its offers is u
 
 import importlib.util
 import sys
+import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,14 +17,7 @@ from typing import Any
 from envs import regular
 from envs.errors import UserError
 
-OFFERED_BY_EXTRAS = {
-    "demo": (
-        "demo", "demo-oeg", "demo-oeg-multi", "demo-real", "demo-real-oeg", "demo-real-tools", "demo-tools",
-        "embedded", "embedded-135m", "embedded-asks", "smollm2-135m",
-    ),
-    "learn": ("demo-learning", "paper-learning"),
-}  # fmt: skip
-"""Extra -> the models, sweeps, conditions and tables that it offers, for messages where it is not installed."""
+OFFERED_BY_EXTRAS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("extras.toml").read_text("utf-8"))
 LARGEST = 1 << 26
 """Most bytes of one file in a package's digest."""
 
@@ -102,7 +96,8 @@ def find_offer(kind: str, name: str) -> Offer:
     """Return the offer of this name; raises PackageError if no installed package has it."""
     by_name = offers(kind)
     if name not in by_name:
-        raise PackageError(f"there is no {kind} {name!r} here: its package is not installed on this machine")
+        missing = f"there is no {kind} {name!r} here: its package is not installed on this machine"
+        raise PackageError(missing_extra(name) or missing)
     return by_name[name]
 
 

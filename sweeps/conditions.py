@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, field_validator
 
 from envs import SCENARIOS
-from envs.installed import Offer, PackageError, install_line, offers
 from envs.stimulus import PROMPTS
 from envs.types import Mode
 from sweeps.sampling import Whole
@@ -175,15 +174,6 @@ class OwnCondition(Condition):
         if REPLICATE.search(self.name) or self.is_replicate or self.hint_wordings:
             names = "names that end like -order1, -seed1 or -wording1"
             yield f"order, draw, wording and hint_wordings, and {names}, are for replicates"
-
-
-def find_rules(condition: Condition) -> Offer:
-    """Return the offer of a condition's rules; raises PackageError if no installed package has them."""
-    if condition.rules not in (by_name := offers("condition")):
-        raise PackageError(
-            f"{condition.name} is asked by the extra operating, which is not installed; type {install_line('operating')}"
-        )
-    return by_name[condition.rules]
 
 
 _SHIPPED = read_table("conditions.toml")

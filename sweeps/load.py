@@ -5,9 +5,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from envs.installed import PackageError, load_function
+from envs.installed import PackageError, find_offer, load_function
 from sweeps import packages
-from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition, find_rules
+from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
 from sweeps.packages import BUILTIN, find_scenarios
 from sweeps.protocol import ZERO_SHOT, Only, limit_reason, unplayable_reason
 from sweeps.registry import builtin_backends, judges, read_model, registry, resolve_model
@@ -204,7 +204,7 @@ def _find_conditions(
     chosen = [by_name[find_name(name, by_name, "condition", where)] for name in dict.fromkeys(names)]
     for condition in chosen:
         if condition.rules:
-            find_rules(condition)
+            find_offer("condition", condition.rules)
     return chosen
 
 

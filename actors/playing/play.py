@@ -20,8 +20,8 @@ from actors.playing.episode_rules import (
 from actors.playing.judge import NoVerdict, TurnJudge, derive_seed
 from actors.playing.prompts import Past
 from actors.playing.rows import OptionRow
+from envs.installed import find_offer
 from envs.types import UNSCORED, Ending, Sample, State
-from sweeps.conditions import find_rules
 from sweeps.spec import Cell, ModelSpec, Protocol
 
 
@@ -94,7 +94,7 @@ def select_rules(
         case Protocol.TOOLS:
             return FunctionCalls(sample, cell.condition, seed, native=cell.model.calls_natively)
         case Protocol.MCQA:
-            choice = find_rules(cell.condition).load() if cell.condition.rules else MultipleChoice
+            choice = find_offer("condition", cell.condition.rules).load() if cell.condition.rules else MultipleChoice
             return choice(sample, cell.condition, seed, examples)
 
 

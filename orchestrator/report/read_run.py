@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from envs.errors import RunFolderError
-from envs.installed import PackageError
+from envs.installed import PackageError, find_offer
 from envs.samples import BadData
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
@@ -20,7 +20,6 @@ from orchestrator.storage.episode_store import episodes, filter_planned, turns
 from orchestrator.storage.reused import sentences
 from orchestrator.storage.run_folder import planned_cells, planned_keys, read_bad_lines, stored_sweep
 from orchestrator.storage.status import find_faults
-from sweeps.conditions import find_rules
 from sweeps.load import SweepError, limited_products
 from sweeps.spec import Sweep
 
@@ -83,7 +82,7 @@ def _unfinished_notes(folder: Path, sweep: Sweep, planned: pl.DataFrame, stored:
     yield from read_control_state(folder).sentences(unfinished)
     for condition in sweep.conditions:
         try:
-            find_rules(condition) if condition.rules else None
+            find_offer("condition", condition.rules) if condition.rules else None
         except PackageError as problem:
             yield str(problem)
 

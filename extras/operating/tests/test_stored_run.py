@@ -46,5 +46,5 @@ def test_without_the_extra_a_stored_run_is_read_and_one_sentence_says_what_to_in
     assert "extra operating" in sentence and "pip install -e extras/operating" in sentence
     assert "operating" not in {table.name for table in report_tables(run)}
     assert options(stored / "run").collect().height > 0, "what is stored stays readable"
-    with pytest.raises(UserError, match="every-state is asked by the extra operating"):
+    with pytest.raises(UserError, match="every-state comes with the extra operating"):
         build({"name": "n", "data": str(stored / "data"), "models": ["oracle"], "conditions": ["every-state"]}, "here")
