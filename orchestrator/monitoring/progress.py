@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 
 from orchestrator.monitoring import render, snapshot
-from orchestrator.report.tables.formats import Visible
+from orchestrator.report.tables.formats import rich_group
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage.progress_log import Point, append_point
 
@@ -72,7 +72,7 @@ class Progress:
             self._printed = now
             self._print_lines(current)
         if self.table is not None:
-            self.table.update(Visible(*render.table(current, max(3, self.console.height - 8))), refresh=True)
+            self.table.update(rich_group(*render.table(current, max(3, self.console.height - 8))), refresh=True)
 
     def report_total(self, done: int, seconds: float) -> None:
         """Print and record how many episodes the attempt played, and how fast."""

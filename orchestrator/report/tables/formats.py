@@ -1,7 +1,7 @@
 """A table on a terminal, as Markdown, LaTeX and CSV.
 
 Tables and lines may contain untrusted text: from models, judges, data files and edited run folders. On a terminal, control
-characters are printed as escapes. They are replaced after Rich has laid out the text, so no cell is missed.
+characters are printed as escapes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderResult
-from rich.segment import Segment
+from rich.console import Console, Group, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -35,30 +33,31 @@ def rich_table(table: Table) -> RichTable:
     if table.folded_rows:
         notes.append(f"{pluralize(len(table.folded_rows), 'row')} of baselines: tables/{table.name}.md")
     rendered = RichTable(
-        title=Text(table.title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
-        caption=Text("\n".join(notes)) if notes else None, caption_justify="left",
+        title=_text(table.title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        caption=_text("\n".join(notes)) if notes else None, caption_justify="left", min_width=1,
     )  # fmt: skip
-    rendered.min_width = 1
+    rows = [
+        [_text(cell.text_with_note, "dim" if cell.style == "unfinished" else "") for cell in row]
+        for row in table.open_rows
+    ]
     for number, column in enumerate(table.columns):
-        texts = () if column.wrap else (column.name, *(row[number].text_with_note for row in table.open_rows))
-        rendered.min_width += 2 + max(map(cell_len, texts), default=1)
-        rendered.add_column(
-            Text(column.name), justify="right" if column.number else "left", no_wrap=not column.wrap, overflow="fold"
-        )
-    for row in table.open_rows:
-        rendered.add_row(*(Text(cell.text_with_note, "dim" if cell.style == "unfinished" else "") for cell in row))
+        head = _text(column.name)
+        widths = [1] if column.wrap else [text.cell_len for text in (head, *(row[number] for row in rows))]
+        rendered.min_width = (rendered.min_width or 0) + max(widths) + 2
+        justify: JustifyMethod = "right" if column.number else "left"
+        rendered.add_column(head, justify=justify, no_wrap=not column.wrap, overflow="fold")
+    for row in rows:
+        rendered.add_row(*row)
     return rendered
 
 
-class Visible:
-    """Tables and lines for Rich, without its markup and with their control characters as escapes."""
+def _text(text: str, style: str = "") -> Text:
+    return Text(printable(text), style)
 
-    def __init__(self, *tables_and_lines: Table | str) -> None:
-        self.content = Group(*(rich_table(own) if isinstance(own, Table) else Text(own) for own in tables_and_lines))
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self.content, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+def rich_group(*tables_and_lines: Table | str) -> Group:
+    """Return tables and lines for Rich, without its markup and with control characters as escapes."""
+    return Group(*(rich_table(own) if isinstance(own, Table) else _text(own) for own in tables_and_lines))
 
 
 def show(*tables_and_lines: Table | str) -> None:
@@ -66,8 +65,8 @@ def show(*tables_and_lines: Table | str) -> None:
 
     In a pipe or a file, a table is as wide as its content unless COLUMNS is set.
     """
-    content, default = Visible(*tables_and_lines), Console()
-    widths = [own.min_width or 0 for own in content.content.renderables if isinstance(own, RichTable)]
+    content, default = rich_group(*tables_and_lines), Console()
+    widths = [own.min_width or 0 for own in content.renderables if isinstance(own, RichTable)]
     unlimited = not default.is_terminal and "COLUMNS" not in os.environ
     Console(width=10_000 if unlimited else max(default.width, 0, *widths)).print(content)
 

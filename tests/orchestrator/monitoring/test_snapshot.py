@@ -13,7 +13,7 @@ from rich.console import Console
 from orchestrator.monitoring import render, snapshot
 from orchestrator.monitoring.render import format_duration, lines, status_tables, table
 from orchestrator.monitoring.snapshot import GroupRow, RateMeter, Snapshot, describe_silence
-from orchestrator.report.tables.formats import Visible
+from orchestrator.report.tables.formats import rich_group
 from orchestrator.scheduling.commands import Demand, Lease, Start
 from orchestrator.scheduling.nodes import Place
 from orchestrator.scheduling.scheduler import Scheduler
@@ -109,7 +109,7 @@ SNAPSHOT = Snapshot(1.0, 1270, 3430, 5.1, 424.0, 8, (DONE, QWEN))
 
 def render_text(tables_and_lines, width=120):
     console = Console(width=width, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
-    console.print(Visible(*tables_and_lines))
+    console.print(rich_group(*tables_and_lines))
     return console.export_text()
 
 
