@@ -17,6 +17,7 @@ from envs.plural import pluralize
 from envs.samples import BadData as BadData
 from envs.types import Ending
 from orchestrator.execution.stop_signals import PATIENCE, StopSignals
+from orchestrator.merging.answers import rows_of_keys
 from orchestrator.object_store.run_location import open_location, readable_folder
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.report.comparisons.run_comparison import compare_runs
@@ -55,12 +56,12 @@ class Run:
     @cached_property
     def turns(self) -> pl.DataFrame:
         """One row per turn of these episodes, in the order played."""
-        return self._of_plan(episode_store.turns(self.folder)).sort("key", "turn")
+        return rows_of_keys(episode_store.turns(self.folder), self.episodes).sort("key", "turn")
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
         """One row per open-ended answer and judge; empty for multiple choice."""
-        return self._of_plan(verdict_store.verdicts(self.folder)).sort("key", "judge")
+        return rows_of_keys(verdict_store.verdicts(self.folder), self.episodes).sort("key", "judge")
 
     @cached_property
     def results(self) -> pl.DataFrame:
@@ -70,7 +71,7 @@ class Run:
     @cached_property
     def options(self) -> pl.DataFrame:
         """One row per option of every question under ``every-state``, with its log-probability."""
-        rows = self._of_plan(episode_store.options(self.folder))
+        rows = rows_of_keys(episode_store.options(self.folder), self.episodes)
         return rows.sort("key", "turn", pl.col("position") < 0, "position")
 
     def compare(self, *others: Self) -> pl.DataFrame:
@@ -81,10 +82,6 @@ class Run:
         """
         folders = (self.folder, *(run.folder for run in others))
         return compare_runs([read_run(folder, self.data, self.judge) for folder in folders]).cells
-
-    def _of_plan(self, rows: pl.LazyFrame) -> pl.DataFrame:
-        """Read the rows of the plan's episodes."""
-        return rows.join(self.episodes.lazy().select("key"), on="key", how="semi").collect()
 
 
 def open_run(folder: str | Path, data: str | Path | None = None, judge: str = "") -> Run:

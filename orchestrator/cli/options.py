@@ -20,15 +20,15 @@ def required_name(text: str) -> str:
     return text
 
 
-def readable_folder(text: str) -> Path:
-    """Return a run folder, or a readable copy of one in a bucket; raises UserError."""
+def readable_folder(text: str, started: bool = True) -> Path:
+    """Return a run folder, or a readable copy of one in a bucket, which is ``started``; raises UserError."""
     if "://" not in required_name(text):
         if Path(text).is_file():
             raise UserError(f"{printable(text)} is a file, not a run folder; name a folder such as outputs/NAME")
         return Path(text)
     from orchestrator.object_store import run_location as remote
 
-    return remote.readable_folder(text)
+    return remote.readable_folder(text, started)
 
 
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=readable_folder, help=A_RUN)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from envs.errors import UserError
-from orchestrator.cli.options import AsJson, ModelSources, Output, Overrides
+from orchestrator.cli.options import AsJson, ModelSources, Output, Overrides, readable_folder
 from orchestrator.cli.printing import print_json, print_lines, print_result
 from orchestrator.cli.sweep_source import load_sweep
 from orchestrator.datasets.staging import data_folder
@@ -43,10 +43,7 @@ def plan(
     if gpus is None and gpu_type != "h200":
         raise UserError("--gpu-type requires --gpus N")
     loaded = load_sweep(sweep, set_, output, model)
-    if "://" in loaded.output:
-        from orchestrator.object_store.run_location import readable_folder
-
-        loaded = loaded.model_copy(update={"output": str(readable_folder(loaded.output, started=False))})
+    loaded = loaded.model_copy(update={"output": str(readable_folder(loaded.output, started=False))})
     if gpus is not None:
         from orchestrator.scheduling.forecast.forecast import forecast_lines
 
