@@ -92,35 +92,32 @@ def _find_offers(kind: str, path: tuple[str, ...]) -> tuple[Offer, ...]:
     return tuple(Offer(kind, entry.name, package.name, package.version, entry) for entry, package in entries if package)
 
 
-def find_offer(kind: str, name: str) -> Offer:
-    """Return the offer of this name; raises PackageError if no installed package has it."""
+def find_offer(kind: str, name: str, identity: str = "") -> Offer:
+    """Return the offer of this name.
+
+    Raises PackageError if no installed package has it, or if the package's identity on this machine differs from ``identity``
+    (empty allows any).
+    """
     by_name = offers(kind)
     if name not in by_name:
         missing = f"there is no {kind} {name!r} here: its package is not installed on this machine"
         raise PackageError(missing_extra(name) or missing)
-    return by_name[name]
-
-
-def load_function(kind: str, name: str, identity: str = "") -> Any:
-    """Import an installed policy or measure.
-
-    Raises PackageError if it is not a function, or if the package's identity differs from ``identity`` (empty allows any).
-    """
-    offer = find_offer(kind, name)
-    function = offer.load()
-    if not callable(function) or isinstance(function, type):
-        raise PackageError(f"{offer} is {describe_kind(function)}; a {kind} is a function (docs/own-package.md)")
-    require_identity(offer, identity)
-    return function
-
-
-def require_identity(offer: Offer, identity: str) -> None:
-    """Raise PackageError if the identity of the package on this machine differs from ``identity`` (empty allows any)."""
+    offer = by_name[name]
     if identity and identity != offer.identity:
         raise PackageError(
             f"{offer} is {offer.identity} on this machine, and the sweep is played with {identity}; "
             "install the same package on every node"
         )
+    return offer
+
+
+def load_function(kind: str, name: str, identity: str = "") -> Any:
+    """Import an installed policy or measure; raises PackageError if it is not a function, and as ``find_offer`` does."""
+    offer = find_offer(kind, name, identity)
+    function = offer.load()
+    if not callable(function) or isinstance(function, type):
+        raise PackageError(f"{offer} is {describe_kind(function)}; a {kind} is a function (docs/own-package.md)")
+    return function
 
 
 def describe_kind(value: object) -> str:

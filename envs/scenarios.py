@@ -163,12 +163,9 @@ class VideoChange(Scenario):
         step = sample.extra["step_size"]
         if state.mode is Mode.RANDOM or step <= state.frame < sample.frames - step:
             return sample.options
-        unavailable = next((option for option in sample.options if WAIT in option), "")
-        if state.frame < step:
-            unavailable = REWIND
+        unavailable = REWIND if state.frame < step else next(option for option in sample.options if WAIT in option)
         options = list(sample.options)
-        if unavailable in options:
-            options.remove(unavailable)
+        options.remove(unavailable)
         return tuple(options)
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:

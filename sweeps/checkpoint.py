@@ -129,8 +129,7 @@ def with_limits(model: ModelSpec) -> ModelSpec:
     """Return the entry with the limits of its checkpoint, unless it states some or the checkpoint is not on this disk."""
     if model.limits or (checkpoint := read_checkpoint(model)) is None:
         return model
-    limits = checkpoint.limits(model)
-    return model.model_copy(update={"limits": limits}) if limits else model
+    return model.model_copy(update={"limits": checkpoint.limits(model)})
 
 
 def read_checkpoint(model: ModelSpec) -> Checkpoint | None:

@@ -13,7 +13,7 @@ from actors.playing.lease import LeaseState
 from actors.playing.play import play
 from actors.playing.prompts import apply_condition, examples
 from actors.playing.records import EpisodeBatch, PlayedEpisode, episode_batch
-from envs.installed import find_offer, require_identity
+from envs.installed import find_offer
 from envs.types import Sample
 from sweeps.conditions import Condition
 from sweeps.spec import Cell, Judge, Protocol
@@ -47,7 +47,7 @@ class EpisodeRunner:
         Raises PackageError if the plan needs a scenario of a package that this machine lacks, or has in another version.
         """
         for name, package in {(cell.scenario, cell.package) for cell in plan.cells if cell.package}:
-            require_identity(find_offer("scenario", name), package)
+            find_offer("scenario", name, package)
         self.plan, self.backends, self.in_flight, self.judge = plan, backends, in_flight, judge
         self._leases: WeakSet[LeaseState[int, PlayedEpisode, EpisodeBatch]] = WeakSet()
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from envs import SCENARIOS, installed_scenarios
-from envs.installed import PackageError, find_offer, load_function, offers, require_identity
+from envs.installed import PackageError, find_offer, load_function, offers
 
 MODULE = "def ask(situation, seed):\n    return 'A'\n\nclass Game:\n    pass\n\nnumber = 3\n"
 
@@ -94,7 +94,7 @@ def test_another_version_on_a_node_is_refused(site):
     install(site, asking=MODULE)
     offer = offers("policy")["asker"]
 
-    assert require_identity(offer, "") is None and require_identity(offer, offer.identity) is None
+    assert find_offer("policy", "asker") == find_offer("policy", "asker", offer.identity) == offer
     assert load_function("policy", "asker", offer.identity)(None, 0) == "A"
     with pytest.raises(PackageError, match="install the same package on every node"):
         load_function("policy", "asker", "my-games@0")
