@@ -32,10 +32,9 @@ def data_folder(sweep: Sweep) -> Path:
 
 def has_lines(sweep: Sweep, pictures: bool = False) -> bool:
     """Return True if ``fetch_lines`` needs no network; with ``pictures``, only if ``stage`` needs none on this machine, too."""
-    address = parse_address(sweep.data)
+    address, home = parse_address(sweep.data), data_folder(sweep)
     if address is None:
         return True
-    home = _cache_home(address, sweep.staging.cache)
     lines = address.fixed and all(lines_file(home, name).is_file() for name in _needed_lines(sweep))
     return lines and (not pictures or all(_completion_mark(home, name).exists() for name in sweep.scenarios))
 
@@ -46,14 +45,11 @@ def fetch_lines(sweep: Sweep) -> Path:
     Random-proactive needs the lines of all scenarios. The folder has pictures only if they were staged on this machine.
     Raises FetchError.
     """
-    address = parse_address(sweep.data)
-    if address is None:
-        return Path(sweep.data)
-    address = pin(address)
-    home, needed = _cache_home(address, sweep.staging.cache), _needed_lines(sweep)
-    if not all(lines_file(home, name).is_file() for name in needed):
+    sweep = pin_data(sweep)
+    address, home = parse_address(sweep.data), data_folder(sweep)
+    if address and not has_lines(sweep):
         with _stage_lock(home, lambda line: None):
-            source = RemoteFolder(address, home)
+            source, needed = RemoteFolder(address, home), _needed_lines(sweep)
             wanted = [name for name in needed if name in sweep.scenarios or lines_file(home, name).name in source.files]
             bring_lines(source, wanted)
     return home

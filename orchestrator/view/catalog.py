@@ -36,8 +36,6 @@ ORDERS = {"scenario": list(SCENARIOS), "condition": list(CONDITIONS)}
 """Names that lists put first, in this order."""
 LISTED = ("cell", "sample", "kind", "right", "turns")
 """Columns of ``list.parquet``, which the page filters and sorts."""
-MOST_PICTURES = 100
-"""Most pictures of a film strip."""
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +100,7 @@ class Catalog:
 
     def read_view(self, position: int) -> dict[str, Any]:
         """Return an episode's film strip with its pictures, for JSON. Raises ``schemas.UNREADABLE``."""
-        thumbnails = cache(lambda folder: Thumbnails(folder, MOST_PICTURES))
+        thumbnails = cache(Thumbnails)
         (view,) = self.read_views([position], thumbnails)
         return {**view, "pictures": thumbnails(picture_folder(self.runs[view["run"]])).uris}
 
