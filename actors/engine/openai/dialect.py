@@ -13,7 +13,7 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from actors.engine.openai.rate_limit import RetryableError
 from actors.engine.openai.refusal import FieldRefused, judge_refusal, read_words, status_in
-from actors.engine.openai.reply import Answer, ErrorInAnswer, parse_object
+from actors.engine.openai.reply import FIELDS, Answer, ErrorInAnswer, parse_object
 from actors.engine.openai.request_body import OTHER_NAMES
 from actors.text.printable import LONGEST_ERROR, one_line
 from actors.text.proxies import describe_proxy
@@ -24,8 +24,6 @@ MAX_REST_S = 600.0
 """Most seconds that a service's wish to wait is followed."""
 MAX_RESPONSE_BYTES = 16 * 2**20
 """Limit of a response; a reply of 131,072 tokens is about one MiB."""
-CONTEXT_FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
-"""Fields of a list of models with a context: vLLM's and SGLang's, OpenRouter's, LM Studio's, Groq's, llama.cpp's."""
 
 
 async def _read_bounded(response: httpx.Response) -> None:
@@ -125,7 +123,7 @@ class Dialect:
             response = await self.client.models.with_raw_response.list(timeout=10)
             entries = [entry for entry in parse_object(response.content)["data"] if entry["id"] == self.model.source]
             fields = {**entries[0].get("meta", {}), **entries[0]}
-            return next((int(fields[name]) for name in CONTEXT_FIELDS if isinstance(fields.get(name), int)), 0)
+            return next((int(fields[name]) for name in FIELDS["context"] if isinstance(fields.get(name), int)), 0)
         return 0
 
     def describe(self, answer: Answer) -> str:

@@ -11,17 +11,13 @@ from typing import Any
 
 from actors.engine.backend import ModelStopped, Overflow, Refused, Unprocessable
 from actors.engine.openai.rate_limit import RetryableError, Throttled
-from actors.engine.openai.reply import WORDS
+from actors.engine.openai.reply import FIELDS, WORDS
 
-FIRST_KEYS = ("message", "msg", "detail", "error", "raw", "reason", "description", "title", "loc")
-"""Keys of an error body whose texts are shown first."""
 MAX_WORDS, MAX_DEPTH = 40, 8
 """Most texts of an error body, and its deepest level, that are read."""
 MEANINGS: dict[str, str] = {meaning: "|".join(words) for meaning, words in WORDS["refusal"].items()}
 SUBJECT, EXCESS = (f"(?:{MEANINGS[name]})" for name in ("subject", "excess"))
 MEANINGS["too_long"] += f"|{SUBJECT}.{{0,80}}?{EXCESS}|{EXCESS}.{{0,80}}?{SUBJECT}"
-DROPPED = ("max_completion_tokens", "max_tokens", "seed", "tool_choice", "top_k", "min_p", "top_p")
-"""Fields that a request can do without: the limit has two names, and the others choose nothing where they are neutral."""
 NEUTRAL = (1.0, 0, -1)
 """Values of ``top_p``, ``top_k`` and ``min_p`` that keep every token."""
 
@@ -44,7 +40,8 @@ def read_words(content: str | Any) -> str:
             page = re.sub(r"<(script|style)\b.*?</\1>", " ", content[:20_000], flags=re.I | re.S)
             return unescape(re.sub(r"<[^>]*>", " ", page)).strip()
     leaves = [leaf for leaf, _ in zip(_leaves(body, "", 0), range(MAX_WORDS), strict=False)]
-    ordered = sorted(leaves, key=lambda leaf: FIRST_KEYS.index(leaf[0]) if leaf[0] in FIRST_KEYS else len(FIRST_KEYS))
+    ranks = {key: rank for rank, key in enumerate(FIELDS["shown"])}
+    ordered = sorted(leaves, key=lambda leaf: ranks.get(leaf[0], len(ranks)))
     return "; ".join(dict.fromkeys(text for key, text in ordered if key != "object"))
 
 
@@ -103,7 +100,9 @@ def judge_refusal(status: int, words: str, sent: Mapping[str, Any], too_long: bo
 def _judge_body(status: int, words: str, sent: Mapping[str, Any], too_long: bool) -> Verdict | None:
     """Return the verdict on a refused field of the request, or on its length; None if the words blame neither."""
     fields = {**sent, **sent.get("extra_body", {})}
-    named = [name for name in (*DROPPED, "temperature") if name in fields and re.search(rf"\b{name}\b", words)]
+    named = [
+        name for name in (*FIELDS["dispensable"], "temperature") if name in fields and re.search(rf"\b{name}\b", words)
+    ]
     if says(words, "reply_too_long") and not says(words, "blames_prompt"):
         return ModelStopped, "lower sampling.max_tokens, or the endpoint's reserve"
     if named and says(words, "unsupported"):

@@ -21,9 +21,8 @@ MAX_CALLS = 16
 MAX_SHOWN, MAX_PARTS = 40, 1000
 """Most characters of a service's value in a message, and most parts of a content."""
 WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
-"""The words of services, by meaning."""
-THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-"""Fields of a message in which services put what the model thought."""
+FIELDS: dict[str, list[str]] = WORDS["fields"]
+"""The words of services by meaning, and their fields by use."""
 T = TypeVar("T")
 
 
@@ -139,7 +138,7 @@ def read_finish(word: object) -> str:
 def _read_content(message: Mapping[str, Any]) -> tuple[str, str]:
     """Return the text and the thoughts of a message, whose content is a text, null, or a list of parts."""
     content = message.get("content")
-    thoughts = [value for name in THOUGHTS if isinstance(value := message.get(name), str)][:1]
+    thoughts = [value for name in FIELDS["thoughts"] if isinstance(value := message.get(name), str)][:1]
     texts = list[str]()
     parts = [content] if isinstance(content, str) else _require(list, content or [], "content")
     for part in parts[:MAX_PARTS]:
