@@ -25,6 +25,7 @@ ROUNDING = 0.05
 FACTS = tomllib.loads((FOLDER / "tables.toml").read_text("utf-8"))
 MEASURES: dict[str, dict[str, str]] = FACTS["measures"]
 """Protocol -> the paper's column -> our measure."""
+NOTES: dict[str, str] = FACTS["notes"]
 DEMO_CATEGORIES = frozenset(FACTS["demo"]["categories"])
 """Folders of pictures of `data demo`, whose runs are not compared with the paper."""
 
@@ -50,9 +51,6 @@ def _load_long(name: str) -> pl.DataFrame:
     return named.select(*constants, pl.col("model").alias("paper"), "scenario", measure, "published")
 
 
-UNVERIFIED = (
-    "compared cells have the published ids and counts, but their pictures cannot be checked from the run folder"
-)
 UNFILTERED = 17_909
 """Samples of all seven scenarios in the unfiltered table (paper, section 3.3)."""
 FIRST_COCO = 42

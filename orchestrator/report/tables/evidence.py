@@ -29,12 +29,6 @@ from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Protocol, Sweep
 
 GROUP = ("model", "scenario", "condition", "protocol")
-ANSWER = (
-    "asks", "right_if_asked", "limit_if_asked", "gave_up_at_once", "guessed_at_once", "unreadable_at_once", "unreadable",
-)  # fmt: skip
-"""Measures in the columns of the answer."""
-RANK_FORMATS = {"average": ".1f", "n": ",d", "rank": "d"}
-COST_FORMATS = {"played": ",d", "tokens": ",d", "cost": ",.4f", "gpu_hours": ",.3f"}
 MOST_ROWS = 40
 """Number of rows of missing replies; ``missing.csv`` has all."""
 
@@ -64,7 +58,10 @@ def answer_table(run_data: RunData) -> Table:
     """Return the shares of episodes by their first reply, averaged over scenarios, a line per model and condition."""
     cells, averages = (frame.drop_nulls("asks") for frame in estimate(run_data))
     rows = ((label, row.row(0, named=True)) for label, row in _labeled(run_data, averages))
-    lines = tuple(line(label, [parts.measure_cell(row, name) for name in ANSWER]) for label, row in rows)
+    lines = tuple(
+        line(label, [parts.measure_cell(row, name) for name in parts.TEXTS["answer"]["measures"]])
+        for label, row in rows
+    )
     ranked = averages.filter(~pl.col("model").is_in(list(run_data.baselines))).height
     frames = (cells, averages.with_columns(scenario=pl.lit(parts.AVERAGE)))
     numbers = pl.concat([frame.select(*GROUP, *ANSWER_COLUMNS) for frame in frames]).sort(GROUP)
@@ -110,7 +107,7 @@ def ranking_table(run_data: RunData) -> Table:
     numbers, lines = ranking(run_data), list[Line]()
     for row in numbers.filter(protocol="mcqa").iter_rows(named=True):
         bounds = TableCell(f"{row['rank_low']} to {row['rank_high']}")
-        counts = [parts.number_cell(row[name], form) for name, form in RANK_FORMATS.items()]
+        counts = [parts.number_cell(row[name], form) for name, form in parts.TEXTS["ranking"]["formats"].items()]
         lines.append(line(row["model"], [*counts, bounds]))
     return _table("ranking", lines, numbers, ranked=len(lines))
 
@@ -182,7 +179,7 @@ def cost_table(run_data: RunData) -> Table:
     sums = numbers.group_by("model").agg(pl.col("played", "cost", "gpu_hours").sum(), tokens)
     inputs = parts.by_column(certificate_rows(run_data), "model")
     for row in sums.filter(pl.col("tokens") > 0).sort("model").iter_rows(named=True):
-        amounts = [parts.number_cell(row[name] or None, form) for name, form in COST_FORMATS.items()]
+        amounts = [parts.number_cell(row[name] or None, form) for name, form in parts.TEXTS["cost"]["formats"].items()]
         certificate = inputs.get(row["model"], {"certificate": MISSING.text})["certificate"]
         lines.append(line(row["model"], [*amounts, TableCell(certificate)]))
     return _table("cost", lines, numbers)

@@ -43,18 +43,12 @@ SCHEMA = {
 }
 KEY = ("protocol", "condition", "paper", "scenario", "measure")
 COUNTS = ("scenario", "planned", "finished", "errors", "scored", "lacking", "all_seven", "judge")
-OUR_READING = (
-    "oeg-multi: the paper says of these answers only that every inapplicable suggestion is mapped to a random valid one "
-    "(section 4.2); which answers are suggestions, the judge's wording and the draw are our reading "
-    "(docs/decisions/0010-open-ended-turns.md)"
-)
 RATES_FILE = "flip-rate/{}/rates.csv"
 """File in a run folder with the answers that changed when a share of it was played again (``models try --flip-rate``)."""
 DEFAULT_FLIPS = 1.0
 """Percent of answers taken to change with the batch where no rate is measured: above the rates of published studies of short
 greedy replies in bf16 (arXiv 2605.30218: 0.48% of steps; arXiv 2506.09501 for long reasoning: more)."""
 FLOAT_ERROR = 1e-9
-PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruction"
 
 
 def compare_with_paper(run_data: RunData) -> pl.DataFrame:
@@ -149,14 +143,14 @@ def comparison_notes(rows: pl.DataFrame) -> list[str]:
             f"{pluralize(n, 'cell')} not compared ({list_first(names)}): {reason}"
             for reason, n, names in reasons.rows()
         ),
-        *(f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}" for name in judges),
+        *(f"open-ended figures are by the judge {name}; {paper.NOTES['judge']}" for name in judges),
         *sorted({note for note in rows["apart"] if note}),
         *(
             f"{list_first(names)}: {'no rate is measured, so ' * (rate == DEFAULT_FLIPS)}up to {rate:.2f}% of answers change"
             " with the batch; * is beyond what that explains (5%)"
             for rate, names in rates.rows()
         ),
-        *([paper.UNVERIFIED] if rows["published"].count() else []),
+        *([paper.NOTES["pictures"]] if rows["published"].count() else []),
     ]
 
 
@@ -175,7 +169,7 @@ def _decoding_notes(run_data: RunData) -> dict[str, str]:
     """Return how our decoding and reading of each protocol differ from the package's; empty texts where they do not."""
     sweep, open_ended = run_data.sweep, run_data.sweep.open_ended.sampling
     reader = f"answers read by {turn_judge_key(sweep.turn_judge)}" if sweep.turn_judge else ""
-    several_turns = (OUR_READING, reader, paper.decoding_note(open_ended, "oeg-multi"))
+    several_turns = (paper.NOTES["oeg-multi"], reader, paper.decoding_note(open_ended, "oeg-multi"))
     notes = {"mcqa": paper.decoding_note(sweep.sampling, "mcqa"), "oeg": paper.decoding_note(open_ended, "oeg")}
     return notes | {"oeg-multi": "; ".join(filter(None, several_turns))}
 

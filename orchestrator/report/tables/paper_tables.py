@@ -20,14 +20,6 @@ MOST_NOTES = 6
 """Most sentences on the comparison with the paper below the main table; `compare` prints all."""
 OTHERS = (Protocol.OEG_MULTI.value, Protocol.TOOLS.value)
 """Protocols with turns other than multiple choice."""
-BITS = {"aggregate": ".0f", "category": ".0f", "suggestion": ".0f"}
-FORMATS: Mapping[str, tuple[str, dict[str, str]]] = {
-    "mcqa": ("acc % / ps", parts.ACC_AND_PS),
-    "oeg": ("open-ended, either / category / suggestion %", BITS),
-    "oeg-multi": ("open-ended over several turns, acc % / ps", parts.ACC_AND_PS),
-    "tools": ("tool calls, acc % / ps / malformed % of turns", {**parts.ACC_AND_PS, "share_unparsable": ".1f"}),
-}
-"""Protocol -> title and measures (column -> format)."""
 
 
 def result_tables(rows: pl.DataFrame, baselines: Container[str] = ()) -> Iterator[Table]:
@@ -39,10 +31,10 @@ def result_tables(rows: pl.DataFrame, baselines: Container[str] = ()) -> Iterato
     scored_rows = rows.filter(~unscored).sort(rank_of("condition", CONDITIONS), "condition", "protocol", "scenario")
     names = measure_names(rows.columns)
     for (name, protocol), part in scored_rows.group_by(["condition", "protocol"], maintain_order=True):
-        title, measures = FORMATS[str(protocol)]
+        about = parts.TEXTS["results"][str(protocol)]
         score = f"score ({HEADLINE}), " if is_headline(part) else ""
-        title = f"{name}: {score}{' / '.join((title, *names))}{_without_verdict(part)}"
-        table = parts.scenario_table(part, measures | dict.fromkeys(names, ".1f"), baselines)
+        title = f"{name}: {score}{' / '.join((about['title'], *names))}{_without_verdict(part)}"
+        table = parts.scenario_table(part, about["measures"] | dict.fromkeys(names, ".1f"), baselines)
         yield replace(table, name=str(name), title=title)
 
 
