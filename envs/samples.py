@@ -97,19 +97,17 @@ def load_samples(
     folder: Path,
     scenario: str,
     filtered: bool = True,
-    skipped: list[Problem] | None = None,
+    skip_bad: bool = False,
     read: ReadSamples | None = None,
 ) -> list[Sample]:
     """Return the samples of a scenario in file order; raises BadData for a bad line or a missing file.
 
-    If ``skipped`` is a list, bad lines are appended to it and raise nothing. ``read`` is ``read_samples``, or a cache of it.
+    ``skip_bad`` leaves bad lines out. ``read`` is ``read_samples``, or a cache of it.
     """
     samples, problems = (read or read_samples)(folder, scenario)
     can_skip = all(problem.line for problem in problems)
-    if problems and (skipped is None or not can_skip):
+    if problems and not (skip_bad and can_skip):
         raise BadData(_refuse(problems, folder, can_skip))
-    if skipped is not None:
-        skipped += problems
     evaluated = [sample for sample in samples if is_evaluated(sample, filtered)]
     if not evaluated:
         remedy = "that the paper's filter keeps; type --set selection.filtered=false"

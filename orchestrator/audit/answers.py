@@ -95,7 +95,7 @@ def score_lines(data: Path, lines: Iterable[str], where: str = "input") -> Itera
     for number, line in ((number, line) for number, line in enumerate(lines, 1) if line.strip()):
         request = _parse_line(line, f"{where}, line {number}")
         if (name := request.scenario) not in loaded:
-            samples = load_samples(data, name, filtered=False, skipped=[])
+            samples = load_samples(data, name, filtered=False, skip_bad=True)
             loaded[name] = {sample.id: sample for sample in samples}
         if (sample := loaded[name].get(request.id)) is None:
             raise ReplayError(f"{where}, line {number}: {name} has no sample with id {request.id}")

@@ -95,7 +95,7 @@ def format_messages(messages: Sequence[Message]) -> str:
 
 def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list[Sample]]:
     """Return a sample by id, including filtered ones, and the pool of its examples; raises BadData."""
-    samples = load_samples(data, scenario, filtered=False, skipped=[])
+    samples = load_samples(data, scenario, filtered=False, skip_bad=True)
     sample = next((sample for sample in samples if sample.id == sample_id), None)
     if sample is None:
         ids = f"ids run from {samples[0].id} to {samples[-1].id}"

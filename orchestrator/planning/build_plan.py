@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs.foreign_suggestions import folder_suggestions, with_swapped_pictures
-from envs.samples import Problem, load_samples, read_samples, select_samples, skipped_lines
+from envs.samples import load_samples, read_samples, select_samples, skipped_lines
 from envs.types import Sample
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.planning.plan import Plan, make_plan
@@ -27,15 +27,10 @@ def build_plan(sweep: Sweep) -> Plan:
     A bad line raises BadData; with ``skip_bad`` it is listed in the plan's ``left_out``.
     """
     folder = fetch_lines(sweep)
-    bad: dict[str, list[Problem]] = {}
     read = cache(read_samples)  # each file is parsed once
 
     def load_pools(selection: Selection) -> dict[str, list[Sample]]:
-        bad.update((name, []) for name in sweep.scenarios)
-        pools = {
-            name: load_samples(folder, name, selection.filtered, bad[name] if sweep.skip_bad else None, read)
-            for name in sweep.scenarios
-        }
+        pools = {name: load_samples(folder, name, selection.filtered, sweep.skip_bad, read) for name in sweep.scenarios}
         if sweep.draws_suggestions:
             drawn_from = folder_suggestions(folder, read)
             pools = {name: [replace(s, suggestion_pool=drawn_from) for s in own] for name, own in pools.items()}
@@ -51,7 +46,8 @@ def build_plan(sweep: Sweep) -> Plan:
             name: select_samples(pool, selection.limit, selection.ids.get(name), selection.subset, sweep.seed)
             for name, pool in loaded.items()
         }
-    return make_plan(sweep, samples, pools, [skipped_lines(name, lines) for name, lines in bad.items() if lines])
+    bad_lines = ((name, read(folder, name)[1]) for name in sweep.scenarios)
+    return make_plan(sweep, samples, pools, [skipped_lines(name, lines) for name, lines in bad_lines if lines])
 
 
 def planned_cells(plan: Plan) -> list[dict[str, Any]]:
