@@ -53,7 +53,7 @@ class EpisodeRunner:
 
     def play(self, ordinals: Sequence[int], batch_age: float = 0.0) -> AsyncIterator[EpisodeBatch]:
         """Yield episodes in the order in which they finish; ``batch_age`` and errors as in ``LeaseState``."""
-        lease = LeaseState(ordinals, self._episode, episode_batch, batch_age)
+        lease = LeaseState(ordinals, self.play_episode, episode_batch, batch_age)
         self._leases.add(lease)
         return lease.batches(self.in_flight)
 
@@ -62,7 +62,8 @@ class EpisodeRunner:
         for lease in self._leases:
             lease.recall(ordinals)
 
-    async def _episode(self, ordinal: int) -> PlayedEpisode:
+    async def play_episode(self, ordinal: int) -> PlayedEpisode:
+        """Play one episode of the plan."""
         plan = self.plan
         index, sample = plan.task(ordinal)
         cell, key, pool = plan.cells[index], plan.key(index, sample), plan.pools[sample.scenario]

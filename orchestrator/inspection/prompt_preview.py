@@ -7,15 +7,14 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from actors.engine.backend import Message, Request
 from actors.engine.chat_format import function_schema
+from actors.playing.episode_runner import EpisodeRunner
 from actors.playing.judge import TurnJudge, judge_prompt
-from actors.playing.play import play
-from actors.playing.prompts import apply_condition, examples
 from actors.trial.certify import Recorder
-from envs.chance import episode_seed
 from envs.foreign_suggestions import folder_suggestions, with_swapped_pictures
 from envs.samples import BadData, is_evaluated, load_samples
 from envs.types import Sample
@@ -39,16 +38,12 @@ def pose(sample: Sample, pool: Sequence[Sample], cell: Cell, seed: int = 0) -> t
     model.scores_replies = True
     if cell.condition.picture == "swapped" and sample.swapped is None:
         (sample,) = with_swapped_pictures([sample], pool, seed)
-    shots = examples(sample, pool, cell.condition, seed, cell.model.small_examples)
     unlimited = cell.model_copy(update={"model": cell.model.model_copy(update={"max_images": None})})
-    purpose = f"episode-{cell.condition.draw}" if cell.condition.draw else "episode"
     reader = TurnJudge(load_judge({"model": "rule-judge"}, ""), judge) if cell.protocol is Protocol.OEG_MULTI else None
-    episode = play(
-        apply_condition(sample, cell.condition, seed), unlimited, model, cell.key,
-        episode_seed(seed, sample.scenario, sample.id, purpose), shots, reader,
-    )  # fmt: skip
-    asyncio.run(episode)
-    return model.requests.get(cell.key, []), [request for asked in judge.requests.values() for request in asked]
+    samples, pools = {sample.scenario: (sample,)}, {sample.scenario: tuple(pool) if cell.condition.shots else ()}
+    runner = EpisodeRunner(Plan((unlimited,), samples, pools, seed, samples), {cell.model.name: model}, 1, reader)
+    asyncio.run(runner.play_episode(0))
+    return [*chain.from_iterable(model.requests.values())], [*chain.from_iterable(judge.requests.values())]
 
 
 def pose_some(plan: Plan, cell: Cell, most: int) -> list[list[Request]]:
