@@ -61,9 +61,8 @@ def ending_counts(run_data: RunData) -> pl.DataFrame:
     """Return one row per cell and kind that occurs: names, kind, count, finished, percent (of the cell's finished episodes)."""
     names = ["model", "scenario", "condition", "protocol", "cell"]
     kinds = endings(run_data).group_by(*names, "kind").len("count")
-    finished = pl.col("count").sum().over("cell").alias("finished")
-    percent = (100 * pl.col("count") / pl.col("count").sum().over("cell")).alias("percent")
-    return kinds.with_columns(finished, percent).sort("cell", rank_of("kind", EndingKind))
+    kinds = kinds.with_columns(finished=pl.col("count").sum().over("cell")).sort("cell", rank_of("kind", EndingKind))
+    return kinds.with_columns(percent=100 * pl.col("count") / pl.col("finished"))
 
 
 @cached_per_run

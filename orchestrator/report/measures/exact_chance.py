@@ -79,9 +79,7 @@ def lift_over_chance(run_data: RunData) -> pl.DataFrame:
     ``chance`` is the exact accuracy of the policy ``uniform``, and ``chance_ps`` its ps, null without the samples. ``lift`` is
     accuracy minus chance in points, with ``lift_low`` and ``lift_high`` (95%).
     """
-    limits = estimate(run_data).cells.select("cell", "acc_low", "acc_high")
-    rows = run_data.rows.select(*PLANNED_COLUMNS, "acc").join(exact_chance(run_data), on=NAMES, how="left")
-    chance, lift = pl.col("chance"), pl.col("acc") - pl.col("chance")
-    ends = {f"lift_{end}": pl.col(f"acc_{end}") - chance for end in ("low", "high")}
-    rows = rows.join(limits, on="cell", how="left").with_columns(lift=lift, **ends)
+    cells = estimate(run_data).cells.select(*PLANNED_COLUMNS, "acc", "acc_low", "acc_high")
+    lifts = {f"lift{end}": pl.col(f"acc{end}") - pl.col("chance") for end in ("", "_low", "_high")}
+    rows = cells.join(exact_chance(run_data), on=NAMES, how="left").with_columns(**lifts)
     return rows.drop("acc_low", "acc_high").sort("cell")

@@ -69,11 +69,10 @@ def average_answers(rows: pl.DataFrame) -> pl.DataFrame:
 
     Shares of the episodes that ask are ratios of two means, and null where nobody asks.
     """
-    scored = rows.filter(pl.col("scored") > 0)
-    joint = [(pl.col("asks") * pl.col(name).fill_null(0)).mean() / pl.col("asks").mean() for name in IF_ASKED]
-    ratios = [pl.when(pl.col("asks").mean() > 0).then(ratio) for ratio in joint]
-    named = [ratio.alias(name) for name, ratio in zip(IF_ASKED, ratios, strict=True)]
-    return scored.group_by(GROUP, maintain_order=True).agg(pl.col(ANSWERS).mean(), *named)
+    scored, asks = rows.filter(pl.col("scored") > 0), pl.col("asks")
+    joint = {name: (asks * pl.col(name).fill_null(0)).mean() / asks.mean() for name in IF_ASKED}
+    ratios = {name: pl.when(asks.mean() > 0).then(ratio) for name, ratio in joint.items()}
+    return scored.group_by(GROUP, maintain_order=True).agg(pl.col(ANSWERS).mean(), **ratios)
 
 
 def answer_sentences(rows: pl.DataFrame, sweep: Sweep) -> Iterator[str]:

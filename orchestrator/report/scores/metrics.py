@@ -194,8 +194,7 @@ def _measure_columns() -> list[pl.Expr]:
 
 def cached_percentages() -> list[pl.Expr]:
     """Return expressions for ``CACHED`` of a group of episodes, of those that report them (vLLM, some bills)."""
-    expressions = []
-    for name, (total_column, cached) in CACHED.items():
-        total = pl.col(total_column).filter(pl.col(cached).is_not_null()).sum()
-        expressions.append(percentage(pl.col(cached).sum(), total).alias(name))
-    return expressions
+    return [
+        percentage(pl.col(cached).sum(), pl.col(total).filter(pl.col(cached).is_not_null()).sum()).alias(name)
+        for name, (total, cached) in CACHED.items()
+    ]
