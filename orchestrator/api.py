@@ -151,16 +151,8 @@ def _run_outside_loop(work: Callable[[], Result]) -> Result:
         except BaseException as problem:
             future.set_exception(problem)
 
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(set_result,), daemon=True)
-    thread.start()
-    _join(thread)
-    return future.result()
-
-
-def _join(thread: threading.Thread) -> None:
-    """Wait for the thread; its ``StopSignals`` handle the first interrupts."""
-    for _ in range(PATIENCE):
+    threading.Thread(target=contextvars.copy_context().run, args=(set_result,), daemon=True).start()
+    for _ in range(PATIENCE):  # the thread's ``StopSignals`` handle the first interrupts
         with suppress(KeyboardInterrupt):
-            thread.join()
-            return
+            return future.result()
     raise KeyboardInterrupt
