@@ -10,6 +10,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ class Thumbnails:
         self.most, self.most_bytes, self.keep = most, most_bytes, keep or self._embed
         self.uris: list[str] = []
         self.bytes = 0
-        self._numbers: dict[str, int | str] = {}
+        self._add_once = cache(self._add)
 
     def number(self, key: str) -> int | str:
         """Return the picture's number, or the reason why it is missing."""
@@ -89,10 +90,7 @@ class Thumbnails:
         if not key:
             return "none was shown"
         ref = parse_image_key(key)
-        full_size = ImageRef(ref.path, ref.crop, grey=ref.grey)
-        if full_size.key not in self._numbers:
-            self._numbers[full_size.key] = self._add(self.renderer, full_size)
-        return self._numbers[full_size.key]
+        return self._add_once(self.renderer, ImageRef(ref.path, ref.crop, grey=ref.grey))
 
     def _add(self, renderer: Renderer, ref: ImageRef) -> int | str:
         """Keep the picture in WebP, and return its number; the reason if it cannot be shown."""

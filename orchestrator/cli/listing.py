@@ -1,6 +1,5 @@
 """``ls``: list what a sweep file or a command may name, columns of tables, and differences from the package."""
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,17 +35,14 @@ def models() -> Rows:
         ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin", note=_provider(offer))
         for name, offer in offers("policy").items()
     )
-    columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
-    return _select((*shipped.values(), *policies), columns)
+    columns = {"name", "source", "backend", "gpus", "parameters", "max_images", "note"}
+    return [entry.model_dump(include=columns) for entry in (*shipped.values(), *policies)]
 
 
 def judges() -> Rows:
     """Return every shipped judge; a sweep may also name a model as its judge."""
-    return _select(registry.judges().values(), ("name", "source", "backend", "gpus", "note"))
-
-
-def _select(entries: Iterable[ModelSpec], columns: Iterable[str]) -> Rows:
-    return [{name: getattr(entry, name) for name in columns} for entry in entries]
+    columns = {"name", "source", "backend", "gpus", "note"}
+    return [entry.model_dump(include=columns) for entry in registry.judges().values()]
 
 
 def scenarios() -> Rows:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
-from orchestrator.report.tables.table import Table, text_table
+from orchestrator.report.tables.table import Table, drop_empty_columns, text_table
 
 
 def table(snapshot: Snapshot, max_rows: int = 100) -> list[Table | str]:
@@ -15,10 +15,10 @@ def table(snapshot: Snapshot, max_rows: int = 100) -> list[Table | str]:
     """
     rows = sorted(snapshot.rows, key=lambda row: (not row.ready, not row.starting, row.done >= row.planned))
     cells = [format_row(row) for row in rows[:max_rows]]
-    headings = [heading for heading in format_row(GroupRow("")) if any(row[heading] for row in cells)]
+    headings = list(format_row(GroupRow("")))
     hidden = [f"{len(rows) - max_rows} more models are waiting or done"] if rows[max_rows:] else []
-    texts = ([row[heading] for heading in headings] for row in cells)
-    return [text_table(headings, texts, numbers=max(0, len(headings) - 1)), *hidden, headline(snapshot)]
+    shown = text_table(headings, (row.values() for row in cells), numbers=len(headings) - 1)
+    return [drop_empty_columns(shown), *hidden, headline(snapshot)]
 
 
 def lines(snapshot: Snapshot) -> list[str]:
