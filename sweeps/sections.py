@@ -1,10 +1,11 @@
 """Tables of a sweep file that say how much is played and on what: evidence, precision, replicates, cluster and tracking."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from envs.plural import pluralize
 from sweeps.conditions import FIRST_OWN, SHIPPED_WORDINGS, Condition, Wording, shipped_wording
 from sweeps.sampling import Whole
 from sweeps.values import Frozen
@@ -51,6 +52,16 @@ class Precision(Frozen):
         if self.difference is not None:
             parts.append(f"+-{self.difference:g} points between conditions")
         return " and ".join(parts)
+
+    def describe_savings(self, cells: Sequence[Mapping[str, Any]]) -> str:
+        """Return a sentence with the rule and the episodes that it saved; cells have planned and full."""
+        full_size = sum(cell.get("full", cell["planned"]) for cell in cells)
+        saved = full_size - sum(cell["planned"] for cell in cells)
+        stopped = sum(cell["planned"] < cell.get("full", 0) for cell in cells)
+        stopped_text = f"{stopped:,} of {pluralize(len(cells), 'cell')} stopped"
+        return (
+            f"precision {self.description}: {stopped_text}, {saved:,} of {pluralize(full_size, 'episode')} not needed"
+        )
 
 
 class Replicates(Frozen):

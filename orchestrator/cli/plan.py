@@ -84,10 +84,9 @@ def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
     if sweep.precision is None:
         return plan, []
     from orchestrator.precision.stopping import load_rule
-    from orchestrator.report.scores.precision_stops import describe_savings
 
     stopped_plan = plan.with_stops(load_rule(plan, Path(sweep.output)).stops())
-    return stopped_plan, describe_savings(sweep.precision, planned_cells(stopped_plan))
+    return stopped_plan, [sweep.precision.describe_savings(planned_cells(stopped_plan))]
 
 
 def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) -> list[str]:

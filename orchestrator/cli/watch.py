@@ -67,11 +67,8 @@ def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> 
 def _describe_stops(folder: Path) -> list[str]:
     """Return the rule by which cells of a run stop and the episodes saved; empty without a rule."""
     try:
-        if (rule := stored_sweep(folder).precision) is None:
-            return []
-        from orchestrator.report.scores.precision_stops import describe_savings
-
-        return describe_savings(rule, planned_cells(folder))
+        rule = stored_sweep(folder).precision
+        return [rule.describe_savings(planned_cells(folder))] if rule else []
     except RunFolderError:
         return []
 

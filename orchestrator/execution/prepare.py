@@ -15,7 +15,6 @@ from orchestrator.judging.judge_queue import JudgeQueue, find_unjudged
 from orchestrator.planning.build_plan import planned_cells, stored_episodes
 from orchestrator.planning.plan import Plan, worker_group
 from orchestrator.precision.stopping import StoppingRule, load_rule
-from orchestrator.report.scores.precision_stops import describe_savings
 from orchestrator.storage import reused, run_folder
 from orchestrator.storage.control_log import ControlState, read_control_state, take_commands
 from orchestrator.storage.episode_store import EpisodeStore
@@ -132,7 +131,7 @@ def announce(state: AttemptState) -> None:
         + (f", {len(backlog):,} answers to judge" if backlog else "")
     )
     unfinished = dict.fromkeys(plan.cells[index].key for index in plan.cells_of(pending))
-    savings = describe_savings(plan.precision, planned_cells(plan))
+    savings = [plan.precision.describe_savings(planned_cells(plan))] if plan.precision else []
     for line in (*state.standing.sentences(unfinished), *savings):
         state.say(line)
 

@@ -1,1 +1,0 @@
-"""Merging of run folders, and reuse of their episodes."""

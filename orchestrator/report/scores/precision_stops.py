@@ -90,20 +90,9 @@ def anytime_intervals(
     return bounds_by_measure
 
 
-def describe_savings(rule: Precision | None, cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return one sentence with the rule and the episodes that it saved; empty without one. Cells have planned and full."""
-    if rule is None:
-        return []
-    full_size = sum(cell.get("full", cell["planned"]) for cell in cells)
-    saved = full_size - sum(cell["planned"] for cell in cells)
-    stopped = sum(cell["planned"] < cell.get("full", 0) for cell in cells)
-    stopped_text = f"{stopped:,} of {pluralize(len(cells), 'cell')} stopped"
-    return [f"precision {rule.description}: {stopped_text}, {saved:,} of {pluralize(full_size, 'episode')} not needed"]
-
-
 def describe_stops(rule: Precision | None, planned: pl.DataFrame, unplanned: int) -> list[str]:
     """Return sentences on cells that stopped by precision, and on stored episodes outside the plan."""
-    notes = describe_savings(rule, planned.to_dicts())
+    notes = [rule.describe_savings(planned.to_dicts())] if rule else []
     if stopped := stopped_cells(planned):
         notes.append(
             f"intervals of accuracy, suggestions and loops of {pluralize(len(stopped), 'stopped cell')} hold at any stop, for the"
