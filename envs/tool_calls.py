@@ -16,7 +16,7 @@ from envs import SCENARIOS
 from envs.answers import as_letter, as_text, letter, option_table
 from envs.scenario import suggestions
 from envs.thoughts import strip_thinking
-from envs.types import Sample, State, View
+from envs.types import View
 
 TOOLS_VERSION = "tools-1"
 """Part of the key of every such episode: raise it when tool_calls.toml or the reading of calls changes."""
@@ -50,17 +50,11 @@ class Function(NamedTuple):
     values: tuple[str, ...] = ()
 
 
-def offered_calls(sample: Sample, state: State, view: View) -> list[tuple[Call, str]]:
+def offered_calls(scenario: str, view: View, asks: Sequence[str] = ()) -> list[tuple[Call, str]]:
     """Return every possible call with its option or category, in the order of multiple choice.
 
-    If two suggestions stand for one move, the call means the one that counts now.
+    If two suggestions stand for one move, the call means the one that counts now, which is among ``asks``.
     """
-    asks = SCENARIOS[sample.scenario].askable(sample, state) if view.options else ()
-    return calls_for_view(sample.scenario, view, asks)
-
-
-def calls_for_view(scenario: str, view: View, asks: Sequence[str] = ()) -> list[tuple[Call, str]]:
-    """Return the calls of a view; ``asks`` are the suggestions that count."""
     option_calls = [(_option_call(scenario, option, view.options), option) for option in view.options]
     calls: list[tuple[Call, str]] = []
     for call, option in option_calls:

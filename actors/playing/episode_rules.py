@@ -107,7 +107,7 @@ class FunctionCalls(EpisodeRules):
 
     def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
         view = turn_view(self.sample, state, self.condition)
-        calls = offered_calls(self.sample, state, view)
+        calls = offered_calls(self.sample.scenario, view, self.game.askable(self.sample, state))
         tools = functions(calls)
         situation = Situation(self.sample, state, view, calls=tuple(calls))
         conversation = tool_messages(view, tools, self.condition, self.native)

@@ -61,7 +61,8 @@ def replay(
             marks = read_marks(reply or "", len(dialogue.turn_choices(sample, state).lines))
             option = None if marks is None else dialogue.option_from_marks(sample, state, marks)
         elif protocol is Protocol.TOOLS:
-            option = called_option(view, offered_calls(sample, state, view), reply or "")
+            calls = offered_calls(sample.scenario, view, game.askable(sample, state))
+            option = called_option(view, calls, reply or "")
         elif condition.lenient:
             option = repair_reply(sample, state, reply or "")
         before = state

@@ -13,7 +13,6 @@ from envs.tool_calls import (
     Call,
     call_line,
     called_option,
-    calls_for_view,
     encode_calls,
     functions,
     offered_calls,
@@ -37,9 +36,13 @@ def first_view(scenario: str, mode: Mode = Mode.PLAY):
     return sample, state, game.view(sample, state)
 
 
+def calls_of(sample, state, view):
+    return offered_calls(sample.scenario, view, SCENARIOS[sample.scenario].askable(sample, state))
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_first_view_offers_the_functions_of_its_options_in_their_order(scenario):
-    calls = offered_calls(*first_view(scenario))
+    calls = calls_of(*first_view(scenario))
     by_name = {function.name: function for function in functions(calls)}
 
     assert list(by_name) == NAMES[scenario]
@@ -57,7 +60,7 @@ def test_every_option_call_steps_like_its_letter(scenario):
         state, random = game.initial(sample), Random(f"{scenario}/{seed}")
         while state.ending is None:
             view = game.view(sample, state)
-            calls, steps = offered_calls(sample, state, view), []
+            calls, steps = calls_of(sample, state, view), []
             for index, option in enumerate((*view.options, *view.categories)):
                 lettered = game.step(sample, state, f"{chr(65 + index)}. {option}")
                 called = game.step(sample, state, called_option(view, calls, write_call(calls, option)))
@@ -86,7 +89,7 @@ def test_awkward_categories_are_answered_and_not_taken_for_letters(categories):
     game = SCENARIOS["QD"]
     state = game.initial(sample)
     view = game.view(sample, state)
-    calls = offered_calls(sample, state, view)
+    calls = calls_of(sample, state, view)
     ended = [
         game.step(sample, state, called_option(view, calls, write_call(calls, category))) for category in categories
     ]
@@ -135,13 +138,13 @@ def test_one_call_is_read_in_each_of_its_forms(reply):
     sample, state, view = first_view("ROD")
 
     assert parse_call(reply) == Call("move_blocks", {"direction": "left"})
-    assert called_option(view, offered_calls(sample, state, view), reply) == "Move the blue blocks to the left."
+    assert called_option(view, calls_of(sample, state, view), reply) == "Move the blue blocks to the left."
 
 
 @pytest.mark.parametrize("reply", MALFORMED)
 def test_a_malformed_call_ends_like_an_unreadable_letter(reply):
     sample, state, view = first_view("ROD")
-    read = called_option(view, offered_calls(sample, state, view), reply)
+    read = called_option(view, calls_of(sample, state, view), reply)
     after, turn = SCENARIOS["ROD"].step(sample, state, read)
 
     assert read == ""
@@ -151,7 +154,7 @@ def test_a_malformed_call_ends_like_an_unreadable_letter(reply):
 def test_written_calls_are_read_back():
     names = ('say "cheese"', "it's", "naïve\\", "two\nlines", "猫", "a, b", "{x}", ") answer(", "\u2028")
     view = View(first_view("QD")[2].image, "?", (), names)
-    calls = calls_for_view("QD", view)
+    calls = offered_calls("QD", view)
 
     for call, _ in calls:
         assert parse_call(call_line(call)) == call

@@ -18,7 +18,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import polars as pl
 
 from actors.playing.prompts import question_message, tool_messages
-from envs.tool_calls import calls_for_view, functions
+from envs.tool_calls import functions, offered_calls
 from envs.types import ERRORS, Ending, View
 from orchestrator.film_strip import ReplayedTurn, Thumbnails, picture_folder, replay_episode, rows_by_key
 from orchestrator.report.run_data import RunData
@@ -219,7 +219,7 @@ class _Log:
 
     def _question(self, row: Row, view: View) -> str:
         if self.protocol is Protocol.TOOLS:
-            tools = functions(calls_for_view(row["scenario"], view))
+            tools = functions(offered_calls(row["scenario"], view))
             return tool_messages(view, tools, self.condition, self.model.calls_natively)[-1].text
         if self.protocol.is_open_ended:
             return view.prompt
