@@ -3,7 +3,7 @@ const TYPES = { cell: Uint32Array, sample: Int32Array, kind: Uint8Array, right: 
 const NAMES = ["run", "model", "scenario", "condition", "protocol"];
 const compressors = { ZSTD: (bytes, length) => hyparquet.decompress(bytes, new Uint8Array(length)) };
 let about = { version: null, total: 0, planned: 0, reading: true, cells: [], kinds: [], outcomes: {}, orders: {} };
-let columns = {};
+let columns = { at: new Uint32Array() };
 
 /** Load the columns if there is a newer version; return true then. */
 async function loadColumns() {
@@ -14,31 +14,27 @@ async function loadColumns() {
   if (!file) return false;
   const loaded = Object.fromEntries(Object.entries(TYPES).map(([name, type]) => [name, new type(newest.total)]));
   await hyparquet.parquetRead({ file, compressors, onChunk: ({ columnName, columnData, rowStart }) => loaded[columnName].set(columnData, rowStart) });
-  [about, columns] = [newest, loaded];
+  [about, columns] = [newest, { ...loaded, at: new Uint32Array(newest.total).map((_, at) => at) }];
   return true;
 }
 
 const cellOf = (at) => about.cells[columns.cell[at]];
 
-/** Mark the episodes that pass all filters of a query except `without`; the text of replies is not among them. */
-function marks(query, without = "") {
+/** Return a function that says whether an episode passes all filters of a query except `without`; the text is not among them. */
+function filterOf(query, without = "") {
   const wanted = (name) => (name === without ? "" : query[name]);
   const cells = about.cells.map((cell) => NAMES.every((name) => !wanted(name) || cell[name] === wanted(name)));
   const kind = wanted("kind") ? about.kinds.indexOf(wanted("kind")) : null;
   const right = wanted("outcome") ? about.outcomes[wanted("outcome")] ?? 9 : null;
   const sample = wanted("sample") ? (/^[0-9]{1,9}$/.test(query.sample) ? Number(query.sample) : -2) : null;
-  const passed = new Uint8Array(about.total);
-  for (let at = 0; at < about.total; at++) {
-    passed[at] = cells[columns.cell[at]] && (kind === null || columns.kind[at] === kind) && (right === null || columns.right[at] === right)
-      && (sample === null || columns.sample[at] === sample) ? 1 : 0;
-  }
-  return passed;
+  return (at) => cells[columns.cell[at]] && (kind === null || columns.kind[at] === kind) && (right === null || columns.right[at] === right)
+    && (sample === null || columns.sample[at] === sample);
 }
 
-/** Return per filter its values with their numbers of marked episodes. */
-function countAll(passed) {
+/** Return per filter its values with their numbers of episodes. */
+function countAll(positions) {
   const cells = new Uint32Array(about.cells.length), kinds = new Uint32Array(about.kinds.length), rights = new Uint32Array(3);
-  for (let at = 0; at < about.total; at++) if (passed[at]) { cells[columns.cell[at]]++; kinds[columns.kind[at]]++; rights[columns.right[at] + 1]++; }
+  for (const at of positions) { cells[columns.cell[at]]++; kinds[columns.kind[at]]++; rights[columns.right[at] + 1]++; }
   const counted = { kind: about.kinds.map((name, n) => [name, kinds[n]]), outcome: Object.entries(about.outcomes).map(([name, right]) => [name, rights[right + 1]]) };
   for (const name of NAMES) {
     const totals = new Map(about.orders[name].map((value) => [value, 0]));
@@ -49,23 +45,18 @@ function countAll(passed) {
 }
 
 /** Return the counts of each filter's values under the other filters; with a text, under all. */
-function countsOf(query, passed) {
-  const counted = countAll(passed);
-  if (!query.text) for (const name of Object.keys(counted)) if (query[name]) counted[name] = countAll(marks(query, name))[name];
+function countsOf(query, positions) {
+  const counted = countAll(positions);
+  if (!query.text) for (const name of Object.keys(counted)) if (query[name]) counted[name] = countAll(columns.at.filter(filterOf(query, name)))[name];
   return Object.fromEntries(Object.entries(counted).map(([name, pairs]) => [name, pairs.filter(([, count]) => count)]));
 }
 
 /** Return the positions and counts of a query; null if the server has a newer version. */
 async function findEpisodes(query) {
-  const passed = marks(query);
-  if (query.text && source.found) {
-    const found = await source.found(about, query.text);
-    if (!found) return null;
-    found.forEach((mark, at) => { if (!mark) passed[at] = 0; });
-  }
-  const positions = Uint32Array.from({ length: passed.reduce((sum, mark) => sum + mark, 0) });
-  for (let at = 0, n = 0; at < about.total; at++) if (passed[at]) positions[n++] = at;
-  return { positions, counts: countsOf(query, passed) };
+  const found = query.text && source.found ? await source.found(about, query.text) : columns.at;
+  if (!found) return null;
+  const positions = found.filter(filterOf(query));
+  return { positions, counts: countsOf(query, positions) };
 }
 
 /** Return the name of an episode in the address: `MODEL/SCENARIO/CONDITION/PROTOCOL/SAMPLE`. */
@@ -75,8 +66,7 @@ const nameOf = (at) => [...NAMES.slice(1).map((name) => cellOf(at)[name]), colum
 function positionOf(name, run) {
   const cut = name.lastIndexOf("/"), cell = name.slice(0, cut), sample = Number(name.slice(cut + 1)), isKnown = about.orders.run.includes(run);
   const inCell = about.cells.map((own) => NAMES.slice(1).map((part) => own[part]).join("/") === cell && (!isKnown || own.run === run));
-  for (let at = 0; at < about.total; at++) if (columns.sample[at] === sample && inCell[columns.cell[at]]) return at;
-  return -1;
+  return columns.at.findIndex((at) => columns.sample[at] === sample && inCell[columns.cell[at]]);
 }
 
 /** Return the first failure of a model that is no baseline, else its first episode, else the first of all. */
@@ -87,8 +77,7 @@ function firstToShow(positions) {
 
 /** Return the episodes of the same sample, of any model, condition and run. */
 function neighborsOf(position) {
-  const own = cellOf(position), others = [];
+  const own = cellOf(position), isSame = (at) => at !== position && columns.sample[at] === columns.sample[position];
   const cells = about.cells.map((cell) => cell.scenario === own.scenario && cell.protocol === own.protocol);
-  for (let at = 0; at < about.total && others.length < 1000; at++) if (at !== position && cells[columns.cell[at]] && columns.sample[at] === columns.sample[position]) others.push(at);
-  return others;
+  return [...columns.at.filter((at) => isSame(at) && cells[columns.cell[at]]).subarray(0, 1000)];
 }

@@ -10,13 +10,10 @@ const server = {
   about: async () => (await ask("state"))?.json() ?? null,
   list: async ({ version }) => (await ask("list", { version }))?.arrayBuffer() ?? null,
   view: async ({ version }, at) => (await ask("episode", { version, at }))?.json() ?? null,
-  /** Return a mark per episode: 1 if a reply contains the text. */
-  async found({ version, total }, text) {
+  /** Return the positions of the episodes with a reply that contains the text. */
+  async found({ version }, text) {
     const answer = await ask("found", { version, text });
-    if (!answer) return null;
-    const marks = new Uint8Array(total);
-    for (const at of new Uint32Array(await answer.arrayBuffer())) marks[at] = 1;
-    return marks;
+    return answer && new Uint32Array(await answer.arrayBuffer());
   },
 };
 
