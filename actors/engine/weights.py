@@ -69,11 +69,10 @@ def comes_from_hub(model: ModelSpec) -> bool:
 
 def cached_commit(model: ModelSpec) -> str:
     """Return the commit that the Hub's cache has for a model's revision; empty if it has none, or no readable reference."""
-    try:
+    with contextlib.suppress(OSError):
         snapshot = cached_snapshot(model)
-    except OSError:
-        return ""
-    return snapshot.name if snapshot else ""
+        return snapshot.name if snapshot else ""
+    return ""
 
 
 def hash_folder(folder: Path) -> str:

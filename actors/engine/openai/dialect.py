@@ -54,9 +54,8 @@ def read_key(model: ModelSpec) -> str:
     """Return the key from the environment, empty for a service without one; raises ValueError if it is not set."""
     name = model.endpoint.key_env
     if name and not os.environ.get(name):
-        raise ValueError(
-            f'{model.name} needs a key: set {name}, or write key_env = "" in its entry if the service needs none'
-        )
+        remedy = f'set {name}, or write key_env = "" in its entry if the service needs none'
+        raise ValueError(f"{model.name} needs a key: {remedy}")
     return os.environ.get(name, "") if name else ""
 
 

@@ -32,9 +32,8 @@ def writes_start_token(renderer: Any, template: ChatParams) -> bool:
     """
     tokenizer = renderer.get_tokenizer()
     if not hasattr(tokenizer, "bos_token"):
-        raise ValueError(
-            f"vLLM chose a tokenizer without chat template ({type(tokenizer).__name__}); write {HF_FORMAT}"
-        )
+        kind = type(tokenizer).__name__
+        raise ValueError(f"vLLM chose a tokenizer without chat template ({kind}); write {HF_FORMAT}")
     _, prompt = renderer.render_messages(QUESTION, template)
     return "prompt" not in prompt or has_start_token(prompt["prompt"], tokenizer)
 
