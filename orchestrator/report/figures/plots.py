@@ -131,10 +131,9 @@ def shares_figure(
             edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3}
             panel.barh(levels, part[share], 0.74, left, color=color, hatch=hatch, label=name, **edge)
             left = left + part[share].to_numpy()
+        columns = (first, f"{first}_low", f"{first}_high")
         for color, width in (("white", 2.2), (INK, 1.0)):
-            _draw_intervals(
-                panel, part, (first, f"{first}_low", f"{first}_high"), levels, color=color, elinewidth=width
-            )
+            _draw_intervals(panel, part, columns, levels, color=color, elinewidth=width)
         panel.set(xlim=(0, 100), xticks=[0, 50, 100])
     _add_legend(figure)
     figure.supxlabel(f"{label}, averaged over scenarios\n(line: 95% interval of the first share)")

@@ -77,9 +77,8 @@ def describe_clusters(run_data: RunData) -> str:
         return INDEPENDENT
     rows = clustering(run_data).filter("counts")
     if rows.is_empty():
-        reason = (
-            "no clusters widen an interval" if run_data.samples else "without the data folder, clusters are not known"
-        )
+        unknown = "without the data folder, clusters are not known"
+        reason = "no clusters widen an interval" if run_data.samples else unknown
         return f"{INDEPENDENT} ({reason})"
     clusters_text = ", ".join(
         f"{row['clusters']:,} in {row['scenario']} ({CLUSTERS[row['clustering']][1]}"

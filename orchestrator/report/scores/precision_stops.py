@@ -27,16 +27,14 @@ COLUMNS = ("cell", "scenario", "sample_id", "ending", "correct", "turns")
 Intervals = dict[str, tuple[float, float]]
 
 
-def add_anytime_intervals(
-    rows: pl.DataFrame, episodes: pl.LazyFrame, rule: Precision | None, seed: int
-) -> pl.DataFrame:
+def add_anytime_intervals(rows: pl.DataFrame, stored: pl.LazyFrame, rule: Precision | None, seed: int) -> pl.DataFrame:
     """Return the rows of ``score`` with anytime-valid acc_low and acc_high for stopped cells."""
     stopped = stopped_cells(rows)
     if rule is None or not stopped:
         return rows
-    stored = episodes.filter(pl.col("cell").is_in(list(stopped))).select(COLUMNS).collect()
-    parts, bounds = stored.partition_by("cell", as_dict=True), list[tuple[str, float, float]]()
-    for row in rows.filter(pl.col("cell").is_in(stored["cell"].implode())).iter_rows(named=True):
+    episodes = stored.filter(pl.col("cell").is_in(list(stopped))).select(COLUMNS).collect()
+    parts, bounds = episodes.partition_by("cell", as_dict=True), list[tuple[str, float, float]]()
+    for row in rows.filter(pl.col("cell").is_in(episodes["cell"].implode())).iter_rows(named=True):
         cell, target = row["cell"], target_half_width(rule, rows, row)
         low, high = anytime_intervals([sort_by_draw(parts[cell,], seed)], [stopped[cell]], target)["acc"]
         acc = low if row["acc"] is None else row["acc"]

@@ -33,14 +33,12 @@ MOST_ROWS = 40
 """Number of rows of missing replies; ``missing.csv`` has all."""
 
 
-def _table(
-    name: str, lines: Iterable[Line], numbers: pl.DataFrame, more: Iterable[Column] = (), ranked: int = 0
-) -> Table:
+def _table(name: str, rows: Iterable[Line], frame: pl.DataFrame, more: Iterable[Column] = (), ranked: int = 0) -> Table:
     """Return the table with its texts; ``more`` are columns after those of ``parts.TEXTS``."""
     text = {"columns": {}, "texts": (), **parts.TEXTS[name]}
     named = (Column(head, about, head not in text["texts"]) for head, about in text["columns"].items())
     heads = (Column("model", number=False), *named, *more)
-    return parts.entitle(name, Table(name, "", heads, tuple(lines), numbers, ranked))
+    return parts.entitle(name, Table(name, "", heads, tuple(rows), frame, ranked))
 
 
 def _label(model: str, condition: str, protocol: str) -> str:
