@@ -80,8 +80,7 @@ class Run:
         One row per run, model, scenario, condition and protocol, with the columns of ``measures.paired.compare``:
         ``difference``, its interval, ``p_holm`` and more. Raises RunFolderError.
         """
-        folders = (self.folder, *(run.folder for run in others))
-        return compare_runs([read_run(folder, self.data, self.judge) for folder in folders]).cells
+        return compare_runs([read_run(run.folder, self.data, self.judge) for run in (self, *others)]).cells
 
 
 def open_run(folder: str | Path, data: str | Path | None = None, judge: str = "") -> Run:

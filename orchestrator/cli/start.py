@@ -20,9 +20,7 @@ from sweeps.sweep_file import missing_data, shipped_sweeps, suggest_sweep
 from sweeps.values import FOLDER
 
 NewFile = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The sweep file to write (default sweep.toml).")]
-FROM = (
-    "The shipped sweep to copy (`ls sweeps`), or package: a folder with an example of an own scenario, policy, measure."
-)
+FROM = "The shipped sweep to copy (`ls sweeps`), or package: a folder with an example scenario, policy and measure."
 Source = Annotated[str, typer.Option("--from", metavar="NAME", help=FROM)]
 PACKAGE = "package"
 """The source that is a folder."""

@@ -32,8 +32,9 @@ class Progress:
         """``planned``: group -> episodes; ``before``, ``errors``: group -> episodes, errors of earlier attempts."""
         self.folder, self.finished = folder, sum(before.values())
         self.rate_meter = snapshot.RateMeter(planned, before, errors)
-        self.console = Console(stderr=True)
-        self.table: Live | None = None
+        self.console = Console(stderr=True, force_jupyter=False)
+        self.table = Live(console=self.console, auto_refresh=False, transient=True)
+        """Prints nothing unless standard error is a terminal."""
         self.began = time.monotonic()
         self._printed, self._recorded, self._written = self.began, 0.0, 0.0
         self._done = 0
@@ -41,14 +42,11 @@ class Progress:
 
     def __enter__(self) -> Self:
         self.began = self._printed = time.monotonic()
-        if self.console.is_terminal:
-            self.table = Live(console=self.console, auto_refresh=False, transient=True)
-            self.table.start()
+        self.table.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self.table is not None:
-            self.table.stop()
+        self.table.stop()
         snapshot.remove(self.folder)
 
     def show(
@@ -62,7 +60,7 @@ class Progress:
             self._record(done, rate)
         file_due = now - self._written >= snapshot.WRITE_INTERVAL_S
         line_due = now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
-        if self.table is None and not file_due and not line_due:
+        if not self.console.is_terminal and not file_due and not line_due:
             return
         current = self.rate_meter.snapshot(schedule, stored, errors, now, troubles)
         if file_due:
@@ -71,7 +69,7 @@ class Progress:
         if line_due:
             self._printed = now
             self._print_lines(current)
-        if self.table is not None:
+        if self.console.is_terminal:
             self.table.update(rich_group(*render.table(current, max(3, self.console.height - 8))), refresh=True)
 
     def report_total(self, done: int, seconds: float) -> None:
@@ -89,5 +87,5 @@ class Progress:
         """Write lines to the attempt's log, and print them if there is no table."""
         for line in render.lines(current):
             log.info(line)
-            if self.table is None:
+            if not self.console.is_terminal:
                 print(line, file=sys.stderr, flush=True)
