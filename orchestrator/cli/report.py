@@ -37,7 +37,7 @@ def report(
     figures: Annotated[bool, typer.Option("--figures", help="Also draw every figure, as PDF and SVG.")] = False,
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
-    cluster: Cluster = "",
+    cluster: Cluster = AUTOMATIC,
     output: IdsFile = None,
     filter_: Filter = None,
     as_json: AsJson = False,
@@ -58,7 +58,7 @@ def report(
     if filter_ is not None:
         _show_filter(folder, filter_, output, as_json)
         return
-    _report_run(read_run(folder, data, judge, strict_paper, _clusters(cluster)), not brief, figures, as_json)
+    _report_run(read_run(folder, data, judge, strict_paper, cluster), not brief, figures, as_json)
 
 
 @printing.reads_folders
@@ -67,20 +67,15 @@ def compare(
     data: MovedData = None,
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
-    cluster: Cluster = "",
+    cluster: Cluster = AUTOMATIC,
     as_json: AsJson = False,
 ) -> None:
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
-    runs = [read_run(folder, data, judge, strict_paper, _clusters(cluster)) for folder in folders]
+    runs = [read_run(folder, data, judge, strict_paper, cluster) for folder in folders]
     if len(runs) > 1:
         _compare_runs(runs, as_json)
     else:
         _compare_with_paper(runs[0], as_json)
-
-
-def _clusters(name: str) -> str:
-    """Return the clusters that ``--cluster`` names; none treats all samples as independent."""
-    return "" if name == "none" else name or AUTOMATIC
 
 
 def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) -> None:

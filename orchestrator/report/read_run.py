@@ -33,7 +33,7 @@ def read_run(
         data: Benchmark folder; by default that of the sweep.
         judge: Key of the judge whose verdicts count, or its beginning; by default the sweep's own, or the only one.
         strict: A missing verdict counts as three zeros, as in the package.
-        cluster: Clustering of samples for intervals and tests (``RunData.cluster``); any of ``CLUSTERS`` needs the samples.
+        cluster: Clustering of samples for intervals and tests (``RunData.cluster``), or none; ``CLUSTERS`` need the samples.
 
     Raises:
         RunFolderError: The folder is no run, ``judge`` matches no judge, or the samples for ``cluster`` are missing.
@@ -44,6 +44,7 @@ def read_run(
     sweep_with_data = sweep if data is None else sweep.model_copy(update={"data": str(data)})
     samples, notes = _load_samples(folder, sweep_with_data, stored)
     belonging = filter_planned(stored.lazy(), planned_keys(folder)).collect().sort("key")
+    cluster = "" if cluster == "none" else cluster
     _check_cluster(cluster, belonging, samples)
     left_out = read_bad_lines(folder)
     notes += [
