@@ -162,11 +162,9 @@ class Plan:
         """Yield the keys of all episodes up to the stops in the order of their ordinals, of all models or of one."""
         for index, cell in enumerate(self.cells):
             if model in (None, cell.model.name):
-                yield from (key for number, key in enumerate(self.keys(index)) if self._belongs(index, number))
-
-    def _belongs(self, index: int, number: int) -> bool:
-        """Return True if this sample of the cell is not after the cell's stop."""
-        return index not in self.stops or self.ranks[self.cells[index].scenario][number] < self.stops[index]
+                ranks = self.ranks[cell.scenario] if index in self.stops else repeat(0)
+                size = self.size(index)
+                yield from (key for rank, key in zip(ranks, self.keys(index), strict=False) if rank < size)
 
     def first_ordinals(self, model: str) -> list[int]:
         """Return the ordinal of the first episode of each cell of a model."""
