@@ -20,7 +20,7 @@ from envs.types import ERRORS
 from orchestrator.report.figures.draw import CAPTIONS, figure_images
 from orchestrator.report.html.text import policy_hash, visible
 from orchestrator.report.measures.clustering import describe_clusters
-from orchestrator.report.paper.published import foreign_scenarios, subset_scenarios
+from orchestrator.report.paper.published import describe_decoding, foreign_scenarios, subset_scenarios
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.answer import answer_sentences, unreadable_lines
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
@@ -64,14 +64,11 @@ def list_facts(run_data: RunData) -> dict[str, str]:
     """Return what was run, on which data, with which versions: name of each fact -> its text."""
     sweep, rows = run_data.sweep, run_data.rows
     planned, finished = int(rows["planned"].sum()), int(rows["finished"].sum())
-    samplings = [(protocol, sweep.sampling_for(protocol)) for protocol in sweep.protocols]
+    decoding = ((LABELS[name], describe_decoding(sweep.sampling_for(name))) for name in sweep.protocols)
     facts = {
         "Played": f"{finished:,} of {pluralize(planned, 'planned episode')}, {pluralize(rows.height, 'cell')}",
         "Data": _data(run_data),
-        "Decoding": "; ".join(
-            f"{LABELS[protocol]} {sampling.description}, at most {sampling.max_tokens:,} new tokens a reply"
-            for protocol, sampling in samplings
-        ),
+        "Decoding": "; ".join(f"{label} {text} a reply" for label, text in decoding),
         "Prompt text": ", ".join(dict.fromkeys(VERSIONS[protocol] for protocol in sweep.protocols)),
         "Judge": _judge(run_data),
         "Intervals": describe_clusters(run_data),

@@ -126,15 +126,16 @@ def decoding_mismatch(sampling: Sampling, protocol: str) -> str:
         is_sampled = sampling.temperature > 0 or (sampling.checkpoint and sampling.sampled)
         is_same = is_sampled and sampling.max_tokens >= fewest
         theirs = f"sampled with a limit of {fewest:,} or more"
-    return "" if is_same else f"decoded otherwise than the paper: {_describe(sampling)}, instead of {theirs}"
+    return "" if is_same else f"decoded otherwise than the paper: {describe_decoding(sampling)}, instead of {theirs}"
 
 
 def decoding_note(sampling: Sampling, protocol: str) -> str:
     """Return how the decoding of compared figures differs from the package's; empty if it does not."""
     package = Sampling(checkpoint=True) if protocol == "mcqa" else AS_THE_PACKAGE
-    differs = f"decoding of {protocol} differs: ours {_describe(sampling)}; the package's {_describe(package)}"
+    differs = f"decoding of {protocol} differs: ours {describe_decoding(sampling)}; the package's {describe_decoding(package)}"
     return "" if sampling == package else f'{differs} (sampling = "checkpoint")'
 
 
-def _describe(sampling: Sampling) -> str:
+def describe_decoding(sampling: Sampling) -> str:
+    """Return how replies are decoded, and how long they may be."""
     return f"{sampling.description}, at most {sampling.max_tokens:,} new tokens"

@@ -54,12 +54,10 @@ def choose_judge(folder: Path, sweep: Sweep, prefix: str) -> str:
 
 def disputed_answers(folder: Path, judge: str, other: str) -> set[str]:
     """Return the keys of answers on which two judges differ in a bit; an answer that one has not read is not disputed."""
-    rows = verdicts(folder).filter(pl.col("judge").is_in([judge, other])).select("key", "judge", *BITS).drop_nulls()
-    by_judge = {name: part.drop("judge") for (name,), part in rows.collect().group_by("judge")}
-    if not {judge, other} <= by_judge.keys():
-        return set()
-    both = by_judge[judge].join(by_judge[other], on="key", suffix="_other")
-    return set(both.filter(pl.any_horizontal(pl.col(bit) != pl.col(f"{bit}_other") for bit in BITS))["key"])
+    rows = verdicts(folder).select("key", "judge", *BITS).drop_nulls()
+    both = rows.filter(judge=judge).join(rows.filter(judge=other), on="key", suffix="_other")
+    differing = both.filter(pl.any_horizontal(pl.col(bit) != pl.col(f"{bit}_other") for bit in BITS))
+    return set(differing.select("key").collect()["key"])
 
 
 def agreement(folder: Path) -> pl.DataFrame:
