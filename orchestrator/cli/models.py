@@ -1,7 +1,7 @@
 """``models``: check models before a sweep starts, and try them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -167,15 +167,12 @@ def parse_address(address: str) -> tuple[str, int, str, Protocol, int]:
     return scenario, int(sample), condition or ZERO_SHOT, Protocol(protocol or Protocol.MCQA), int(turn or 0)
 
 
-def _split_sweep(names: Iterable[str]) -> tuple[list[str], Path | None]:
+def _split_sweep(names: Sequence[str]) -> tuple[list[str], Path | None]:
     """Return the names of models, and the sweep file among them if there is one; raises UserError for two."""
-    models, sweeps = list[str](), list[str]()
-    for name in names:
-        is_sweep = name.endswith(".toml") or Path(name).is_file() or name in shipped_sweeps()
-        (sweeps if is_sweep else models).append(name)
+    sweeps = [name for name in names if name.endswith(".toml") or Path(name).is_file() or name in shipped_sweeps()]
     if len(sweeps) > 1:
         raise UserError(f"name one sweep, not {sweeps[0]} and {sweeps[1]}")
-    return models, Path(sweeps[0]) if sweeps else None
+    return [name for name in names if name not in sweeps], Path(sweeps[0]) if sweeps else None
 
 
 def _exit(good: Iterable[bool]) -> None:
