@@ -9,9 +9,9 @@ judge's instruction is ours; docs/decisions/0003-open-ended.md explains the diff
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from envs import SCENARIOS
 from envs.stimulus import ACCEPTED, ALSO_ACCEPTED
@@ -49,8 +49,7 @@ def _accepted_asks(sample: Sample) -> Sequence[str]:
 
 
 # -- a judge's reply ---------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Bits:
+class Bits(NamedTuple):
     """A judge's verdict on an answer."""
 
     category: bool

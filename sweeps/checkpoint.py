@@ -80,7 +80,8 @@ class Checkpoint:
         if damaged := [name for name in settings if parse_fields(self._read(name)) is None]:
             return f"{self.folder}/{damaged[0]} is no readable JSON object"
         has_tokenizer = self._has(*FILES["tokenizer"]) or "auto_map" in self._table("tokenizer_config.json")
-        return "" if has_tokenizer or not is_complete else f"{self.folder} has no tokenizer.json or other vocabulary"
+        fault = f"folder {self.folder} has no tokenizer.json or other vocabulary"
+        return "" if has_tokenizer or not is_complete else fault
 
     @property
     def takes_films(self) -> bool:
@@ -150,7 +151,7 @@ def source_fault(model: ModelSpec) -> str:
     except OSError as problem:
         path = Path(str(problem.filename))
         remedy = "" if is_own else f"; remove {cached_repository(model)}, so that the model is fetched again"
-        return f"{path.parent} has no readable {path.name} ({problem.strerror}){remedy}"
+        return f"folder {path.parent} has no readable {path.name} ({problem.strerror}){remedy}"
     return ""
 
 

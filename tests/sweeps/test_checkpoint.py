@@ -150,7 +150,7 @@ def test_a_poisoned_cache_is_named_and_the_hub_is_not_asked(repository, name, wr
 
     with pytest.raises(SweepError) as refused:
         read_entries("org/name", Machine(), pytest.fail)
-    where = f"{(repository / name).parent} has no readable {Path(name).name}"
+    where = f"folder {(repository / name).parent} has no readable {Path(name).name}"
     assert str(refused.value).startswith(where) and reason in str(refused.value)
     assert f"; remove {repository}, so that" in str(refused.value)
     assert local_fault(model("org/name")) == str(refused.value)

@@ -76,7 +76,7 @@ def test_architecture_and_remote_code(tmp_path):
 def test_a_folder_without_vocabulary_can_read_no_text(tmp_path):
     source = folder(tmp_path / "m")
     Path(source, "tokenizer.json").unlink()
-    fault = f"{source} has no tokenizer.json or other vocabulary"
+    fault = f"folder {source} has no tokenizer.json or other vocabulary"
 
     assert row(source=source).source == f"no: {fault}"
     assert local_fault(ModelSpec(name="m", source=source)) == fault
