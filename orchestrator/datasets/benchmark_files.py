@@ -75,8 +75,8 @@ def _needed_archives(source: RemoteFolder, folders: Collection[str], say: Say) -
     """Return the archives with needed pictures that are not in place -> names and sizes of these."""
     archives, files = {}, source.files
     for name in (name for name in files if name.endswith(".zip") and "/" not in name):
-        path = f"{source.root}/{name}"
-        with fetch_errors(name, source.address.who), source.fs.open(path, "rb", block_size=1 << 20) as remote:
+        where, path = f"{source.address}/{name}", f"{source.root}/{name}"
+        with fetch_errors(where), source.fs.open(path, "rb", block_size=1 << 20) as remote:
             entries = read_entries(remote, files[name], name)
         wanted = {
             entry.filename: entry.file_size

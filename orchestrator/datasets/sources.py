@@ -27,8 +27,8 @@ class FetchError(BadData):
 
 
 @contextmanager
-def fetch_errors(subject: str, who: str = "the Hub") -> Iterator[None]:
-    """Turn errors of network libraries into FetchError."""
+def fetch_errors(subject: str) -> Iterator[None]:
+    """Turn errors of network libraries into FetchError; ``subject`` names what is fetched, and from where."""
     try:
         yield
     except ImportError as problem:
@@ -37,7 +37,7 @@ def fetch_errors(subject: str, who: str = "the Hub") -> Iterator[None]:
         raise
     except Exception as problem:  # from five packages; each means a failed request
         proxy = describe_proxy("https://huggingface.co")
-        raise FetchError(f"{who} did not give {subject}{proxy}: {short_message(problem)}") from None
+        raise FetchError(f"cannot fetch {subject}{proxy}: {short_message(problem)}") from None
 
 
 def short_message(problem: Exception) -> str:
@@ -48,7 +48,7 @@ def short_message(problem: Exception) -> str:
 
 def read_hub(source: str, revision: str = "") -> Checkpoint:
     """Return the facts of a checkpoint on the Hub, read from its listing and ``config.json``; raises FetchError."""
-    with fetch_errors(source):
+    with fetch_errors(f"{source} from the Hub"):
         from huggingface_hub import HfApi, HfFileSystem
 
         info = HfApi().model_info(source, revision=revision or None, files_metadata=True)
@@ -88,11 +88,6 @@ class Address:
         """Return True if the address already names one state of the data."""
         return self.scheme != "hf" or re.fullmatch("[0-9a-f]{40}", self.revision) is not None
 
-    @property
-    def who(self) -> str:
-        """The service's name in messages."""
-        return "the Hub" if self.scheme == "hf" else "the bucket"
-
 
 def parse_address(data: str) -> Address | None:
     """Parse a sweep's ``data``; return None for a local folder. Raises FetchError for an invalid address."""
@@ -110,7 +105,7 @@ def pin(address: Address) -> Address:
     """Return the address pinned to its current commit. Raises FetchError."""
     if address.fixed:
         return address
-    with fetch_errors(f"{address.location} at {address.revision or 'main'}"):
+    with fetch_errors(f"{address.location} at {address.revision or 'main'} from the Hub"):
         from huggingface_hub import HfApi
 
         info = HfApi().dataset_info(address.location, revision=address.revision or None)
@@ -126,7 +121,7 @@ class RemoteFolder:
             raise FetchError(
                 f"{address}: 0.2.0 was the last that read web folders; download it, and name the folder as data"
             )
-        with fetch_errors(str(address), address.who):
+        with fetch_errors(str(address)):
             from fsspec.core import url_to_fs
 
             self.fs, root = url_to_fs(str(address).replace("hf://", "hf://datasets/"))
@@ -135,7 +130,7 @@ class RemoteFolder:
     @cached_property
     def files(self) -> dict[str, int]:
         """The size in bytes of every file by its path in the folder."""
-        with fetch_errors(str(self.address), self.address.who):
+        with fetch_errors(str(self.address)):
             self.fs.invalidate_cache()
             details = self.fs.find(self.root, detail=True)
             return {path.removeprefix(f"{self.root}/"): int(details[path]["size"]) for path in sorted(details)}

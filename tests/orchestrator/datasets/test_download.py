@@ -120,7 +120,7 @@ def test_a_hostile_archive_writes_nothing(published, tmp_path, member):
 
 def test_mistakes_are_sentences(hub, tmp_path):
     assert_refused(fetch(hub, tmp_path / "a", "--scenarios", "QDD"), "no scenario 'QDD'", "did you mean 'QD'")
-    assert_refused(fetch(hub, tmp_path / "b", offline="1"), "the Hub did not give")
+    assert_refused(fetch(hub, tmp_path / "b", offline="1"), "cannot fetch tdemin16/ProactiveBench at main from the Hub")
     (tmp_path / "c").mkdir()
     (tmp_path / "c/fetched.json").write_text(json.dumps({"commit": "0" * 40}))
     assert_refused(fetch(hub, tmp_path / "c", "--revision", "main"), "0" * 40, "name another folder")

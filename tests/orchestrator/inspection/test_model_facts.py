@@ -28,7 +28,7 @@ def test_a_model_on_the_hub_counts_the_weights_at_its_top(tmp_path, monkeypatch)
         assert check([model()])[0].cells["source"] == "ok: on the Hub, no revision pinned"
         pinned, absent = check([model(revision=COMMIT), model(source="org/absent")])
         assert pinned.cells["source"] == "ok: on the Hub"
-        assert absent.cells["source"].startswith("no: the Hub did not give org/absent: ") and "404" in absent.fault
+        assert absent.cells["source"].startswith("no: cannot fetch org/absent from the Hub: ") and "404" in absent.fault
 
 
 def test_a_model_on_the_hub_without_a_configuration_is_none(tmp_path, monkeypatch):
