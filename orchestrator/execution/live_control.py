@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.plural import pluralize
-from orchestrator.planning.plan import CellOrdinals, Plan
+from orchestrator.planning.plan import Plan
 from orchestrator.storage import control_log
 from orchestrator.storage.control_log import JUDGE, UNDO, Command, ControlState, matches
 
@@ -36,7 +36,7 @@ class LiveControl:
         """Hold paused episodes, withdraw cancelled ones, whose answers are still judged, and close the drained nodes."""
         driver, standing, cells = self.driver, self.standing, [*enumerate(self.plan.cells)]
         held = ({index for index, cell in cells if standing.find(verb, cell.key)} for verb in ("pause", "cancel"))
-        paused, withdrawn = (CellOrdinals(self.plan.offsets, indexes) for indexes in held)
+        paused, withdrawn = map(self.plan.ordinals, held)
         judge = driver.judge_queue.group if driver.judge_queue else ""
         for name in sorted(driver.schedule.groups):
             ordinals: tuple[Container[int], Container[int]] = (paused, withdrawn)

@@ -18,7 +18,7 @@ from actors.playing.play import Episode
 from actors.playing.records import Columns, EpisodeBatch, PlayedEpisode, episode_batch
 from envs.types import ERRORS, Ending
 from orchestrator.planning.build_plan import stored_episodes
-from orchestrator.planning.plan import CellOrdinals, Plan, worker_group
+from orchestrator.planning.plan import Plan, worker_group
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.spec import Protocol
 
@@ -106,13 +106,13 @@ class ResultSink:
                 for batch in batches:
                     self._store(batch)
 
-    def take_new_stops(self) -> Iterator[tuple[str, CellOrdinals]]:
+    def take_new_stops(self) -> Iterator[tuple[str, frozenset[int]]]:
         """Yield the worker group and the episodes of each request group that has stopped since the last call."""
         while self._new_stops:
             group = self._new_stops.pop()
             names = ((cell.model.name, cell.condition.name, cell.protocol.value) for cell in self.plan.cells)
             indexes = {index for index, cell_group in enumerate(names) if cell_group == group}
-            yield self.worker_groups[group.model], CellOrdinals(self.plan.offsets, indexes)
+            yield self.worker_groups[group.model], self.plan.ordinals(indexes)
 
     def _answers(self, group: RequestGroup) -> bool:
         return group in self.answering_groups and group not in self.stop_reasons

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import accumulate, count, groupby, repeat, zip_longest
+from itertools import accumulate, chain, count, groupby, repeat, zip_longest
 from typing import TYPE_CHECKING
 
 from actors.playing.judge import turn_judge_key
@@ -42,17 +42,6 @@ def worker_group(model: ModelSpec) -> str:
 def judge_group(judge: Judge) -> str:
     """Return the name of a judge's worker group."""
     return f"{JUDGE}{judge.model.name}"
-
-
-@dataclass(frozen=True)
-class CellOrdinals:
-    """The set of the ordinals of some cells; it only stores the cells."""
-
-    offsets: Sequence[int]
-    cells: Collection[int]
-
-    def __contains__(self, ordinal: object) -> bool:
-        return isinstance(ordinal, int) and bisect_right(self.offsets, ordinal) - 1 in self.cells
 
 
 @dataclass(frozen=True)
@@ -138,6 +127,10 @@ class Plan:
     def _suggestions_digest(self, cell: Cell) -> str:
         samples = self.cell_samples(cell)
         return digest(json.dumps(samples[0].suggestion_pool if samples else None, sort_keys=True))
+
+    def ordinals(self, cells: Iterable[int]) -> frozenset[int]:
+        """Return the ordinals of the cells with these indexes."""
+        return frozenset(chain.from_iterable(range(*self.offsets[index : index + 2]) for index in cells))
 
     def task(self, ordinal: int) -> tuple[int, Sample]:
         """Return the cell's index and the sample of an ordinal."""
