@@ -63,6 +63,13 @@ def option_table(options: tuple[str, ...], correct: tuple[str, ...], shift: int)
     return OptionTable(_readings(texts, {texts[i] for i in right}), _readings(letters, {letters[i] for i in right}))
 
 
+def named_indices(reply: str, options: tuple[str, ...], categories: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the indices of what a reply names, at most one on each side; categories follow the options."""
+    text, mark, first = as_text(reply), as_letter(reply), len(options)
+    tables = (0, option_table(options, (), 0)), (first, option_table(categories, (), first))
+    return tuple(start + chosen for start, table in tables if (chosen := table.read(text, mark).chosen) >= 0)
+
+
 def _readings(keys: list[str], right: set[str]) -> dict[str, Reading]:
     readings: dict[str, Reading] = {}
     for index, key in enumerate(keys):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envs import SCENARIOS
-from envs.answers import as_letter, as_text, letter, option_table
+from envs.answers import letter, named_indices
 from envs.scenario import suggestions
 from envs.thoughts import strip_thinking
 from envs.types import View
@@ -128,15 +128,9 @@ def _option_call(scenario: str, option: str, shown: tuple[str, ...]) -> Call:
 
 def _multiple_choice_reply(view: View, option: str) -> str:
     """Return a reply that multiple choice reads only as this option: its text or, if that is ambiguous, its letter."""
-    shown = (*view.options, *view.categories)
-    index, first = shown.index(option), len(view.options)
-    wanted = (index, -1) if index < first else (-1, index - first)
-    for reply in (option, letter(index), f"{letter(index)}. {option}"):
-        text, mark = as_text(reply), as_letter(reply)
-        sides = option_table(view.options, (), 0), option_table(view.categories, (), first)
-        if tuple(side.read(text, mark).chosen for side in sides) == wanted:
-            return reply
-    return option
+    index = (*view.options, *view.categories).index(option)
+    forms = (option, letter(index), f"{letter(index)}. {option}")
+    return next((form for form in forms if named_indices(form, view.options, view.categories) == (index,)), option)
 
 
 # -- syntax --------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import polars as pl
 
 from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
-from envs.answers import as_letter, as_text, option_table
+from envs.answers import named_indices
 from envs.render import Renderer, UnreadablePicture
 from envs.types import ImageRef, Sample, View
 from orchestrator.audit.answers import Replayed, replay
@@ -201,11 +201,9 @@ def _question(sample: Sample, again: Replayed, protocol: Protocol) -> ReplayedTu
         return ReplayedTurn(view._replace(options=(), categories=()))
     askable = set(game.askable(sample, again.before)) if view.options else set()
     asks = tuple(n for n, option in enumerate(view.options) if option in askable)
-    text, letter = as_text(again.option or ""), as_letter(again.option or "")
-    first = len(view.options)
-    tables = (0, option_table(view.options, (), 0)), (first, option_table(view.categories, (), first))
-    said = tuple(start + chosen for start, table in tables if (chosen := table.read(text, letter).chosen) >= 0)
-    answer = first + view.categories.index(sample.answer) if game.answerable(sample, again.before) else -1
+    said = named_indices(again.option or "", view.options, view.categories)
+    position = len(view.options) + view.categories.index(sample.answer)
+    answer = position if game.answerable(sample, again.before) else -1
     return ReplayedTurn(view, answer, asks, said)
 
 
