@@ -20,15 +20,13 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.clustered import ALPHA
 from orchestrator.report.statistics.proportion import Z
 from orchestrator.report.tables.evidence import change_table, input_notes
+from orchestrator.report.tables.parts import TEXTS
 from orchestrator.report.tables.table import Table
 from orchestrator.storage import run_folder
 
 SAMPLE = [*CELL, "sample_id"]
 POWER = 0.8
-LEGEND = (
-    "* p below 0.05 after Holm's correction: averages of accuracy as one family, scenarios and suggestions as another; = the "
-    "difference is within the margin of [evidence], by default 2 points"
-)
+LEGEND: str = TEXTS["difference"]["legend"]
 
 
 @dataclass(frozen=True)

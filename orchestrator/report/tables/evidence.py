@@ -17,7 +17,7 @@ from orchestrator.inspection.certificate import footnotes, read_certificates
 from orchestrator.report.measures.endings import EndingKind, ending_counts, leniency
 from orchestrator.report.measures.estimates import estimate, missing_bounds
 from orchestrator.report.measures.exact_chance import lift_over_chance
-from orchestrator.report.measures.paired import comparisons, count_tests, primary_condition, ranking
+from orchestrator.report.measures.paired import CELL, comparisons, count_tests, primary_condition, ranking
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
 from orchestrator.report.scores.metrics import ANSWER_COLUMNS, CACHED, cached_percentages
@@ -28,7 +28,6 @@ from orchestrator.storage import reused
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Protocol, Sweep
 
-GROUP = ("model", "scenario", "condition", "protocol")
 MOST_ROWS = 40
 """Number of rows of missing replies; ``missing.csv`` has all."""
 
@@ -62,7 +61,7 @@ def answer_table(run_data: RunData) -> Table:
     )
     ranked = averages.filter(~pl.col("model").is_in(list(run_data.baselines))).height
     frames = (cells, averages.with_columns(scenario=pl.lit(parts.AVERAGE)))
-    numbers = pl.concat([frame.select(*GROUP, *ANSWER_COLUMNS) for frame in frames]).sort(GROUP)
+    numbers = pl.concat([frame.select(*CELL, *ANSWER_COLUMNS) for frame in frames]).sort(CELL)
     return _table("answer", lines, numbers, ranked=ranked)
 
 
@@ -190,7 +189,7 @@ def package_measure_tables(run_data: RunData) -> Iterator[Table]:
         scenarios, lines = in_paper_order(rows["scenario"]), list[Line]()
         for label, part in _labeled(run_data, rows):
             lines.append(line(label, parts.scenario_cells(part, scenarios, partial(parts.measure_cell, name=name))))
-        numbers = rows.select("cell", *GROUP, name, f"{name}_low", f"{name}_high", f"{name}{COUNT_SUFFIX}")
+        numbers = rows.select("cell", *CELL, name, f"{name}_low", f"{name}_high", f"{name}{COUNT_SUFFIX}")
         title = f"{name}: mean over episodes (a package's measure)"
         yield Table(f"measure-{name}", title, columns("model", scenarios), tuple(lines), numbers, len(lines))
 

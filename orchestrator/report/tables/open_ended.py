@@ -10,12 +10,11 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.answer import GROUP
 from orchestrator.report.scores.metrics import BITS, average_over_scenarios
 from orchestrator.report.statistics.judge_error import FEWEST_LABELS
-from orchestrator.report.tables.parts import AVERAGE, Row, conditions_of, scenario_table
+from orchestrator.report.tables.parts import AVERAGE, TEXTS, Row, conditions_of, entitle, scenario_table
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, line
 
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
 SHARES = dict.fromkeys(("aggregate", "category", "suggestion"), ".1f")
-TITLE = "Open-ended answers; the judge errs as on gold answers"
 
 
 def open_ended_table(run_data: RunData) -> Table:
@@ -33,10 +32,8 @@ def open_ended_table(run_data: RunData) -> Table:
     numbers = pl.concat([rows, open_ended_averages(run_data).with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
     heads = (*table.columns, Column("by gold answers"), Column("by labels"))
     notes = (*_notes(run_data, rows), *gold_notes(run_data.folder, [run_data.judge]))
-    title = TITLE if corrected["gold"].count() else "Open-ended answers, as a judge reads them"
-    return replace(
-        table, name="open-ended", title=title, columns=heads, rows=tuple(lines), numbers=numbers, notes=notes
-    )
+    table = entitle("open-ended", replace(table, columns=heads, rows=tuple(lines), numbers=numbers, notes=notes))
+    return replace(table, title=TEXTS["open-ended"]["corrected"]) if corrected["gold"].count() else table
 
 
 def open_ended_averages(run_data: RunData) -> pl.DataFrame:
