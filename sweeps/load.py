@@ -168,7 +168,7 @@ def skipped_products(sweep: Sweep) -> list[str]:
     """Return why some combinations of the sweep are not cells, one sentence each, in the sweep's order."""
     products = product(sweep.models, sweep.scenarios, sweep.conditions, sweep.protocols)
     reasons = (unplayable_reason(m, scenario, c, sweep.only, protocol) for m, scenario, c, protocol in products)
-    return list(dict.fromkeys(reason.partition(", not for ")[0] for reason in reasons if reason))
+    return list(dict.fromkeys(reason.partition("; not for ")[0] for reason in reasons if reason))
 
 
 def limited_products(sweep: Sweep) -> list[str]:

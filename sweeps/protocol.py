@@ -8,7 +8,7 @@ from envs.tool_calls import FUNCTIONS
 from envs.types import Mode
 from sweeps.conditions import Condition
 from sweeps.model import FACTS, ModelSpec
-from sweeps.values import Frozen, Names, join_names
+from sweeps.values import Frozen, Names
 
 ZERO_SHOT = "zero-shot"
 """Name of the baseline condition: each turn is asked afresh, without hint or examples."""
@@ -69,7 +69,7 @@ def unplayable_reason(
         plays = ", ".join(OPEN_ENDED_CONDITIONS[protocol])
         return f"{condition.name} does not exist for {LABELS[protocol]}, which plays {plays}"
     if condition.scenarios and scenario not in condition.scenarios:
-        return f"{condition.name} exists only for {join_names(condition.scenarios)}, not for {scenario}"
+        return f"{condition.name} exists only for {', '.join(condition.scenarios)}; not for {scenario}"
     if reason := limit_reason(model, condition, protocol):
         return reason
     if condition.many_images and model.max_images == 1:

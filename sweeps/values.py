@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -46,12 +46,6 @@ def slug(text: str, default: str = "checkpoint") -> str:
 def digest(text: str, size: int = 8) -> str:
     """Return a short stable hash of ``2 * size`` hex digits."""
     return blake2b(text.encode(), digest_size=size).hexdigest()
-
-
-def join_names(names: Sequence[str]) -> str:
-    """Return ``a``, ``a and b`` or ``a, b and c``."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def format_gpus(number: float) -> str:

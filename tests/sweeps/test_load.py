@@ -56,7 +56,7 @@ def test_impossible_products_are_left_out_with_a_reason():
     sweep = build({**SMALL, "scenarios": ["QD", "ROD"], "conditions": ["zero-shot", "icl-1"]}, "x.toml")
 
     assert len(sweep.cells()) == 3
-    assert skipped_products(sweep) == ["icl-1 exists only for ROD and MVP-N"]
+    assert skipped_products(sweep) == ["icl-1 exists only for ROD, MVP-N"]
     with pytest.raises(SweepError, match="icl-3 exists only"):
         build_cell("QD", "icl-3")
 

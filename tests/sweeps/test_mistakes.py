@@ -48,7 +48,7 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"open_ended": {"selection": {"limit": 3}}}, ("open_ended", "protocol")),
     ({"protocol": "oeg", "replicates": 3}, ("replicates", "multiple choice")),
     (TURNS, ('protocol = "oeg-multi" needs a judge',)),
-    ({"conditions": ["icl-1"]}, ("icl-1 makes no cell", "ROD and MVP-N")),
+    ({"conditions": ["icl-1"]}, ("icl-1 makes no cell", "ROD, MVP-N")),
     ({"models": ["instructblip-7b"], "conditions": ["history"]}, ("history makes no cell", "one picture a prompt")),
     ({"name": "../../etc"}, ("name", "pattern")),
     ({"data": "ftp://host/x"}, ("data", "gs://")),

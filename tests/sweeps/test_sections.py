@@ -28,7 +28,7 @@ HISTORY, BLIND, SYSTEM = CONDITIONS["history"], VARIANTS["text-only"], Condition
         ({}, "mine", CONDITIONS["hint"], Protocol.OEG, ""),
         ({}, "mine", CONDITIONS["hint"], Protocol.OEG_MULTI,
          "open-ended answers of several turns are judged by rules that have none for mine"),
-        ({}, "QD", CONDITIONS["icl-1"], Protocol.MCQA, "icl-1 exists only for ROD and MVP-N, not for QD"),
+        ({}, "QD", CONDITIONS["icl-1"], Protocol.MCQA, "icl-1 exists only for ROD, MVP-N; not for QD"),
         ({"max_images": 1}, "ROD", HISTORY, Protocol.MCQA, "m takes one picture a prompt, but history needs several"),
         ({"max_images": 2}, "ROD", HISTORY, Protocol.MCQA, ""),
         ({"max_images": 1}, "ROD", CONDITIONS["icl-1"], Protocol.MCQA, "m takes one picture a prompt, but icl-1 needs several"),
