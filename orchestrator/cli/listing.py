@@ -21,10 +21,8 @@ from sweeps.sweep_file import shipped_sweeps
 from sweeps.values import read_table
 
 Rows = list[dict[str, Any]]
-MEASURES = ("acc", "acc_first", "ps", "loops")
-"""Measures of every table."""
-PAPERS = ("acc", "ps")
-"""Those that the paper reports."""
+MEASURES = {"acc": "paper", "acc_first": "extension", "ps": "paper", "loops": "extension"}
+"""Measure of every table -> who reports it."""
 
 
 def models() -> Rows:
@@ -61,28 +59,25 @@ def scenarios() -> Rows:
 def conditions() -> Rows:
     """Return every condition, its scenarios and its effect."""
     return [
-        {"name": name, "of": _origin(name in CONDITIONS), "scenarios": own.scenarios or ["all"], "what it does": own.description}
-        for name, own in {**CONDITIONS, **VARIANTS}.items()
-    ]  # fmt: skip
+        {"name": name, "of": origin, "scenarios": own.scenarios or ["all"], "what it does": own.description}
+        for origin, group in (("paper", CONDITIONS), ("extension", VARIANTS))
+        for name, own in group.items()
+    ]
 
 
 def measures() -> Rows:
     """Return the measures of every table and those of installed packages, which a sweep names under ``measures``."""
     rows = [
-        {"name": name, "of": _origin(name in PAPERS), "what it is": packages.RESULT_COLUMNS[name], "package": ""}
-        for name in MEASURES
+        {"name": name, "of": origin, "what it is": packages.RESULT_COLUMNS[name], "package": ""}
+        for name, origin in MEASURES.items()
     ]
     for name, offer in packages.measures().items():
         try:
             text = (load_function("measure", name).__doc__ or "").partition("\n")[0]
         except PackageError as problem:
             text = str(problem)
-        rows.append({"name": name, "of": _origin(False), "what it is": text, "package": _provider(offer)})
+        rows.append({"name": name, "of": "extension", "what it is": text, "package": _provider(offer)})
     return rows
-
-
-def _origin(is_papers: bool) -> str:
-    return "paper" if is_papers else "extension"
 
 
 def _provider(offer: Offer) -> str:
