@@ -155,14 +155,13 @@ def _merge_plans(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:
     """Return planned cells and keys of all folders; raises RunFolderError if two folders plan different samples of a cell."""
     if len({run_folder.read_bad_lines(folder) for folder in folders}) > 1:
         raise RunFolderError("the folders skipped different bad lines of their data, so their plans differ")
-    plans = []
+    keys = []
     for folder in folders:
-        keys = run_folder.planned_keys(folder)
-        if keys is None:
+        if (planned := run_folder.planned_keys(folder)) is None:
             raise RunFolderError(f"{folder}/{run_folder.KEYS} is missing; rerun the `run` command to write it")
-        plans.append((pl.DataFrame(run_folder.planned_cells(folder)), keys.collect()["key"]))
-    all_keys = pl.concat([folder_keys for _, folder_keys in plans]).unique(maintain_order=True)
-    cells = pl.concat([folder_cells for folder_cells, _ in plans], how="diagonal")
+        keys.append(planned.collect()["key"])
+    all_keys = pl.concat(keys).unique(maintain_order=True)
+    cells = pl.concat([pl.DataFrame(run_folder.planned_cells(folder)) for folder in folders], how="diagonal")
     if "full" in cells.columns:  # a sweep with a precision rule
         cells = cells.with_columns(pl.coalesce("full", "planned").alias("full"))
     cells = cells.unique(maintain_order=True)
