@@ -202,8 +202,7 @@ def _question(sample: Sample, again: Replayed, protocol: Protocol) -> ReplayedTu
     askable = set(game.askable(sample, again.before)) if view.options else set()
     asks = tuple(n for n, option in enumerate(view.options) if option in askable)
     said = named_indices(again.option or "", view.options, view.categories)
-    position = len(view.options) + view.categories.index(sample.answer)
-    answer = position if game.answerable(sample, again.before) else -1
+    answer = len(view.options) + view.categories.index(sample.answer) if game.answerable(sample, again.before) else -1
     return ReplayedTurn(view, answer, asks, said)
 
 
