@@ -40,9 +40,8 @@ MovedData = Annotated[
     Path | None,
     typer.Option("--data", metavar="DIR", exists=True, file_okay=False, help="The benchmark folder, if it has moved."),
 ]
-Cluster = Annotated[
-    str, typer.Option(metavar="object|picture|none", help="Samples that count as one (default: what widens more).")
-]
+CLUSTERS = "automatic|object|picture|none"
+Cluster = Annotated[str, typer.Option(metavar=CLUSTERS, help="Samples that count as one; automatic: what widens more.")]
 Names = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
