@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-import sys
 import time
-from collections.abc import Container
-from functools import partial
 
+from actors.text.printable import say
 from orchestrator.execution import ray_cluster
 from orchestrator.execution.driver import Driver
 from orchestrator.execution.live_control import LiveControl
@@ -24,7 +22,7 @@ def play_on_ray(state: AttemptState) -> None:
     planned, started = state.planned_per_group(), time.perf_counter()
     before = {name: count - len(state.pending.get(name, ())) for name, count in planned.items()}
     progress = Progress(state.output, planned, before, sink.errors_before)
-    ray_cluster.connect(partial(print, file=sys.stderr, flush=True))
+    ray_cluster.connect(say)
     connected = time.perf_counter()
     asyncio.run(_drive(state, sink, progress))
     _store_rest(state, sink)
@@ -34,7 +32,7 @@ def play_on_ray(state: AttemptState) -> None:
     if state.interrupted:
         message = f"stopped: {sink.stored_count:,} new episodes are stored; run the same command to continue"
         log.info(message)  # in case the terminal is closed
-        print(message, file=sys.stderr)
+        say(message)
     state.seconds = time.perf_counter() - started
 
 
@@ -56,8 +54,7 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
 def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: LiveControl) -> None:
     """Carry out commands, cancel what has stopped, show progress and flush the stores, about twice a second."""
     control.poll()
-    new_stops: list[tuple[str, Container[int]]] = [*state.take_new_stops().items(), *driver.sink.take_new_stops()]
-    for name, unneeded in new_stops:
+    for name, unneeded in (*state.take_new_stops(), *driver.sink.take_new_stops()):
         driver.act(driver.schedule.cancel(name, unneeded, driver.now()))
     troubles = {worker.group: worker.trouble for worker in driver.pool.handles.values()}
     progress.show(driver.sink.stored_per_group, driver.sink.errors, driver.schedule, troubles)
@@ -75,5 +72,4 @@ def _store_rest(state: AttemptState, sink: ResultSink) -> None:
     state.store.flush()
     if queue := state.judge_queue:
         queue.flush(always=True)
-        counts = f"{queue.read_count:,} verdicts on {queue.judged_count:,} answers"
-        print(f"{queue.key} gave {counts}", file=sys.stderr, flush=True)
+        say(f"{queue.key} gave {queue.read_count:,} verdicts on {queue.judged_count:,} answers")

@@ -1,7 +1,7 @@
 """The first step of an attempt, and the state that its steps share: what is pending, and which cells have stopped."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -57,13 +57,10 @@ class AttemptState:
     @property
     def playable(self) -> Mapping[str, Sequence[int]]:
         """Group -> pending ordinals of cells that are not cancelled."""
-        cancelled = {index for index, cell in enumerate(self.plan.cells) if self.standing.find("cancel", cell.key)}
-        if not cancelled:
+        indexes = [n for n, cell in enumerate(self.plan.cells) if self.standing.find("cancel", cell.key)]
+        if not (cancelled := self.plan.ordinals(indexes)):
             return self.pending
-        queues = {
-            name: [ordinal for ordinal in queue if self.plan.task(ordinal)[0] not in cancelled]
-            for name, queue in self.pending.items()
-        }
+        queues = {name: [number for number in queue if number not in cancelled] for name, queue in self.pending.items()}
         return {name: queue for name, queue in queues.items() if queue}
 
     def find_stops(self) -> None:
@@ -72,14 +69,11 @@ class AttemptState:
         self.stops = self.rule.stops()
         self.plan = self.plan.with_stops(self.stops)
 
-    def take_new_stops(self) -> dict[str, set[int]]:
-        """Return group -> all ordinals of those of its cells that have become precise enough since the last call."""
+    def take_new_stops(self) -> Iterator[tuple[str, frozenset[int]]]:
+        """Yield the worker group and all ordinals of each cell that has become precise enough since the last call."""
         before, self.stops = self.stops, self.rule.stops()
-        ordinals: dict[str, set[int]] = {}
         for index in self.stops.keys() - before.keys():
-            episodes = range(self.plan.offsets[index], self.plan.offsets[index + 1])
-            ordinals.setdefault(worker_group(self.plan.cells[index].model), set()).update(episodes)
-        return ordinals
+            yield worker_group(self.plan.cells[index].model), self.plan.ordinals([index])
 
     def replan(self) -> None:
         """Apply the current stops to the plan and write it to the run folder."""

@@ -1,7 +1,6 @@
 """Shows and records the progress of a sweep: a table on a terminal, lines elsewhere, ``live.json``, points."""
 
 import logging
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Self
 from rich.console import Console
 from rich.live import Live
 
+from actors.text.printable import say
 from orchestrator.monitoring import render, snapshot
 from orchestrator.report.tables.formats import rich_group
 from orchestrator.scheduling.scheduler import Scheduler
@@ -77,7 +77,7 @@ class Progress:
         self._record(done, done / seconds)
         sentence = f"played {done:,} episodes in {seconds:.1f} s ({render.format_rate(done / seconds)})"
         log.info(sentence)
-        print(sentence, file=sys.stderr, flush=True)
+        say(sentence)
 
     def _record(self, done: int, rate: float) -> None:
         at = int(time.time() * 1000)
@@ -88,4 +88,4 @@ class Progress:
         for line in render.lines(current):
             log.info(line)
             if not self.console.is_terminal:
-                print(line, file=sys.stderr, flush=True)
+                say(line)

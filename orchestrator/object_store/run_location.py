@@ -12,7 +12,6 @@ import re
 import shlex
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from actors.text.printable import say
 from envs.errors import RunFolderError
 from orchestrator.object_store import uploader
 from orchestrator.object_store.bucket import Bucket, cache_root, is_address
@@ -189,7 +189,7 @@ def _address_errors(url: str, folder: Path) -> Iterator[None]:
 
 
 def _stop(reason: str) -> None:
-    print(f"{reason}: this sweep stops because another driver continues it", file=sys.stderr, flush=True)
+    say(f"{reason}: this sweep stops because another driver continues it")
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -4,7 +4,6 @@ Parts are uploaded once, turns before episodes; other files are replaced. In a b
 rename has on disk: it commits (docs/decisions/0002 and 0004).
 """
 
-import sys
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -12,6 +11,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from actors.text.printable import say
 from envs.errors import RunFolderError
 from orchestrator.object_store import writer_lock
 from orchestrator.object_store.bucket import Bucket, BucketError
@@ -95,7 +95,7 @@ class Uploader:
         self._thread.join()
         if self._unsent:
             self._unsent += "; the bucket is incomplete; the same command uploads the rest from this machine"
-            print(self._unsent, file=sys.stderr, flush=True)
+            say(self._unsent)
         else:
             with suppress(OSError):  # a folder without this mark is later moved aside, not deleted
                 safe_write.write(self.folder / SENT, b"")
@@ -163,7 +163,7 @@ class Uploader:
                 last_success, is_failing = time.monotonic(), False
             except (BucketError, OSError) as problem:
                 if not is_failing:
-                    print(f"{problem}; the sweep continues, and the upload is retried", file=sys.stderr, flush=True)
+                    say(f"{problem}; the sweep continues, and the upload is retried")
                 self._unsent, is_failing = str(problem), True
                 if closing and (isinstance(problem, OSError) or time.monotonic() - last_success >= UPLOAD_TIMEOUT_S):
                     return  # waiting does not repair a local disk

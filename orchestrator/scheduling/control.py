@@ -3,7 +3,7 @@
 They lose and repeat no episode: a worker finishes and delivers what it has begun, and the rest of its leases is recalled.
 """
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 
 from orchestrator.scheduling.commands import Command, Recall
 from orchestrator.scheduling.placement import Leasing
@@ -13,7 +13,7 @@ from orchestrator.scheduling.state import WorkerGroup, WorkerSlot
 class Control(Leasing):
     """The scheduler's methods for a person's commands; each takes the time in seconds and returns the commands that follow."""
 
-    def cancel(self, name: str, ordinals: Container[int], now: float = 0.0) -> list[Command]:
+    def cancel(self, name: str, ordinals: Iterable[int], now: float = 0.0) -> list[Command]:
         """Lease no more of these episodes of a group in this attempt; those in play are finished and delivered."""
         self._advance(now)
         if name not in self.groups:

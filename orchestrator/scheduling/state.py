@@ -55,7 +55,7 @@ class WorkerGroup:
     """Why its last lost worker was lost, or why it is abandoned."""
     abandoned: bool = False
     """True if the group is not played any more in this attempt; its episodes, and new answers for it, wait for the next."""
-    cancelled: list[Container[int]] = field(default_factory=list)
+    cancelled: set[int] = field(default_factory=set)
     """Episodes that are never played in this attempt."""
     paused: Container[int] = ()
     """Episodes that are not played before they are resumed."""
@@ -66,9 +66,9 @@ class WorkerGroup:
     dropped: deque[int] = field(default_factory=deque)
     """Withdrawn episodes that are not leased."""
 
-    def cancel(self, ordinals: Container[int]) -> None:
+    def cancel(self, ordinals: Iterable[int]) -> None:
         """Remove these episodes from the queues for the rest of the attempt."""
-        self.cancelled.append(ordinals)
+        self.cancelled.update(ordinals)
         self._refilter(())
 
     def hold(self, paused: Container[int], withdrawn: Container[int]) -> None:
@@ -91,13 +91,12 @@ class WorkerGroup:
         for ordinal in ordinals:
             if not self.is_held_back(ordinal):
                 playable.append(ordinal)
-            elif not any(ordinal in cancelled for cancelled in self.cancelled):
+            elif ordinal not in self.cancelled:
                 (self.dropped if ordinal in self.withdrawn else self.parked).append(ordinal)
         return tuple(playable)
 
     def is_held_back(self, ordinal: int) -> bool:
-        cancelled = any(ordinal in ordinals for ordinals in self.cancelled)
-        return cancelled or ordinal in self.paused or ordinal in self.withdrawn
+        return ordinal in self.cancelled or ordinal in self.paused or ordinal in self.withdrawn
 
     @property
     def queued_count(self) -> int:

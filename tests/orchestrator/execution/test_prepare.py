@@ -49,7 +49,7 @@ def test_a_cell_that_stops_gives_its_ordinals_once(demo_data, tmp_path):
     state = state_of(spec, tmp_path / "run")
     state.find_stops()
     assert state.stops == {} == state.plan.stops
-    assert state.take_new_stops() == {} == state.stops
+    assert dict(state.take_new_stops()) == {} == state.stops
 
     cell = state.plan.cells[1]
     first, end = state.plan.offsets[1], state.plan.offsets[2]
@@ -60,8 +60,8 @@ def test_a_cell_that_stops_gives_its_ordinals_once(demo_data, tmp_path):
     batch = block(rows)
     batch.ordinals[:] = range(first, end)
     state.rule.add_batch(batch)
-    assert state.take_new_stops() == {"builtin": set(range(first, end))}
-    assert state.take_new_stops() == {} and list(state.stops) == [1] and state.plan.stops == {}
+    assert dict(state.take_new_stops()) == {"builtin": set(range(first, end))}
+    assert dict(state.take_new_stops()) == {} and list(state.stops) == [1] and state.plan.stops == {}
     state.replan()
     assert state.plan.stops == state.stops and list(state.stops) == [1]
 
