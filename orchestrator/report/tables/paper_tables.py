@@ -1,6 +1,6 @@
 """Accuracy and suggestions as in the paper's tables: by scenario, by condition, and against the clear image."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -63,9 +63,9 @@ def main_table(run_data: RunData) -> Table:
     return replace(main, title=f"Score ({HEADLINE}), as the paper's main table") if is_score else main
 
 
-def _run_table(run_data: RunData, condition: str, protocol: str) -> Table:
+def _run_table(run_data: RunData, condition: str, protocol: str, scenarios: Sequence[str] = ()) -> Table:
     rows = run_data.rows.filter(condition=condition, protocol=protocol)
-    return parts.scenario_table(rows, parts.ACC_AND_PS, run_data.baselines)
+    return parts.scenario_table(rows, parts.ACC_AND_PS, run_data.baselines, scenarios)
 
 
 def _beside_paper(
@@ -116,7 +116,7 @@ def other_protocols_table(run_data: RunData) -> Table:
     lines, tables = [], []
     for protocol in OTHERS:
         for condition in parts.conditions_of(run_data, cells.filter(protocol=protocol)):
-            tables.append(_run_table(run_data, condition, protocol))
+            tables.append(_run_table(run_data, condition, protocol, in_paper_order(cells["scenario"])))
             label = f", {condition} ({protocol})"
             lines += [(TableCell(name.text + label), *scores) for name, *scores in tables[-1].rows]
     heads = tables[0].columns if tables else columns("model", ())

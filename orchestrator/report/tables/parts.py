@@ -72,15 +72,20 @@ def scenario_cells(rows: pl.DataFrame, scenarios: Sequence[str], cell: Callable[
     return [cell(cells[name]) if name in cells else MISSING for name in scenarios]
 
 
-def scenario_table(rows: pl.DataFrame, measures: Mapping[str, str], baselines: Container[str] = ()) -> Table:
-    """Return models x scenarios and the average of rows of results, with notes on errors."""
+def scenario_table(
+    rows: pl.DataFrame, measures: Mapping[str, str], baselines: Container[str] = (), scenarios: Sequence[str] = ()
+) -> Table:
+    """Return models x scenarios (default: those of the rows) and the average of rows of results, with notes on errors.
+
+    A line without a scenario has no average.
+    """
     rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
-    scenarios, models = in_paper_order(rows["scenario"]), order_models(rows["model"], baselines)
+    scenarios, models = scenarios or in_paper_order(rows["scenario"]), order_models(rows["model"], baselines)
     lines = []
     for model in models:
         part = rows.filter(model=model)
         cells = scenario_cells(part, scenarios, lambda row: _score_cell(row, measures))
-        lines.append(line(model, [*cells, mean_cell(part, measures)]))
+        lines.append(line(model, [*cells, MISSING if part.height < len(scenarios) else mean_cell(part, measures)]))
     ranked = sum(model not in baselines for model in models)
     heads = columns("model", [*scenarios, average_heading(scenarios)])
     return Table("", "", heads, tuple(lines), rows, ranked, tuple(error_notes(rows)))

@@ -62,3 +62,10 @@ def test_every_table_is_written_in_three_formats_and_equal_runs_give_equal_bytes
     for measure in ("cells", "averages", "lift", "lenient", "models-paired", "paired-averages", "resources"):
         assert f"{measure}.csv" in names
     assert write_tables(read_run(folder)) == paths and {path: path.read_bytes() for path in paths} == before
+
+
+def test_a_condition_of_fewer_scenarios_has_no_average_beside_others(demo_data, tmp_path):
+    own = {"name": "mine", "scenarios": ["QD"]}
+    wanted = sweep(demo_data, ["oracle"], ["zero-shot", "mine"], protocol=["tools"], condition=[own])
+    table = next(own for own in report_tables(read_run(play_sweep(tmp_path / "run", wanted))) if own.name == "turns")
+    assert [row[-1].text for row in table.rows] == ["100.0 / 5.7", "-"]
