@@ -43,17 +43,14 @@ class Scheduler(Control):
 
     def on_placed(self, slot: int, now: float = 0.0) -> list[Command]:
         """Handle a worker that Ray has given its GPUs and CPUs: its start begins now."""
-        self._advance(now)
-        if slot in self.slots and not self.slots[slot].placed:
-            self.slots[slot].placed, self.slots[slot].started_at = True, self.now
+        if (worker := self._advance_to(slot, now)) and not worker.placed:
+            worker.placed, worker.started_at = True, self.now
         return []
 
     def on_ready(self, slot: int, now: float = 0.0, concurrency: int = 0) -> list[Command]:
         """Handle a worker that has loaded its engines; it plays ``concurrency`` episodes at once (0: as estimated)."""
-        self._advance(now)
-        if slot not in self.slots:
+        if not (worker := self._advance_to(slot, now)):
             return []
-        worker = self.slots[slot]
         worker.placed = worker.ready = True
         worker.last_heard = worker.ready_at = self.now
         worker.group.failed_starts = 0
@@ -63,9 +60,7 @@ class Scheduler(Control):
 
     def on_delivery(self, slot: int, lease: int, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
         """Handle a batch of a lease's episodes; it proves that the group and its judge work, so their losses are forgotten."""
-        self._advance(now)
-        if slot in self.slots and lease in self.slots[slot].leases:
-            worker = self.slots[slot]
+        if (worker := self._advance_to(slot, now)) and lease in worker.leases:
             self._observe(worker, len(ordinals))
             for name in {worker.group.name, worker.group.demand.judge} & self.groups.keys():
                 self.groups[name].losses = 0
@@ -84,18 +79,15 @@ class Scheduler(Control):
 
     def on_heartbeat(self, slot: int, answered: int, now: float = 0.0) -> list[Command]:
         """Handle a heartbeat of a judge's worker; ``answered`` counts its replies since the last heartbeat."""
-        self._advance(now)
-        if slot in self.slots:
-            self.slots[slot].last_heard = self.now
-            self.slots[slot].group.answered += answered
+        if worker := self._advance_to(slot, now):
+            worker.last_heard = self.now
+            worker.group.answered += answered
         return []
 
     def on_lease_end(self, slot: int, lease: int, now: float = 0.0) -> list[Command]:
         """Handle the end of a lease without an error; its undelivered episodes wait again."""
-        self._advance(now)
-        if slot not in self.slots:
+        if not (worker := self._advance_to(slot, now)):
             return []
-        worker = self.slots[slot]
         self._observe(worker, 0)
         worker.group.waiting.extendleft(reversed(worker.group.filter_playable(worker.leases.pop(lease, {}))))
         worker.suspected = False
@@ -103,8 +95,7 @@ class Scheduler(Control):
 
     def on_death(self, slot: int, reason: str, now: float = 0.0, with_node: bool = False) -> list[Command]:
         """Handle the loss of a worker, ``with_node`` if its node is lost too; its undelivered episodes wait again."""
-        self._advance(now)
-        if slot not in self.slots:
+        if not self._advance_to(slot, now):
             return []
         return self._requeue_lost(slot, reason, with_node) + self._assign_idle() + self._start_workers()
 
@@ -113,8 +104,7 @@ class Scheduler(Control):
 
         Its other workers finish and deliver the episodes that they have begun, and begin no others.
         """
-        self._advance(now)
-        if slot not in self.slots:
+        if not self._advance_to(slot, now):
             return []
         group = self._release(slot).group
         recalled = recall_leases(self._workers_of(group))
@@ -179,6 +169,11 @@ class Scheduler(Control):
             worker.group.busy_s += self.now - worker.last_heard
         worker.last_heard = self.now
 
+    def _advance_to(self, slot: int, now: float) -> WorkerSlot | None:
+        """Advance the time to an event, and return its worker; None if that was stopped or lost before."""
+        self.now = max(self.now, now)
+        return self.slots.get(slot)
+
     # -- decisions ----------------------------------------------------------------------------------------------------
     def _requeue_lost(self, slot: int, reason: str, with_node: bool = False) -> list[Command]:
         """Requeue the leases of a lost worker; count a failed start, or a death with a single episode in play."""
@@ -194,7 +189,7 @@ class Scheduler(Control):
         if worker.ready and self._count_loss(worker, with_node) >= MAX_LOSSES:
             return commands + self._abandon(worker.group, reason)
         leases = [tuple(lease) for lease in worker.leases.values() if lease]
-        suspected = self._requeue_without_suspicion(worker.group, leases) if with_node else leases
+        suspected = self._requeue_innocent(worker.group, leases) if with_node else leases
         for ordinals in suspected:
             is_alone = len(leases) == len(ordinals) == 1
             episode = worker.group.name, ordinals[0]
@@ -215,9 +210,7 @@ class Scheduler(Control):
             group.losses, group.last_loss_at = group.losses + 1, self.now
         return group.losses
 
-    def _requeue_without_suspicion(
-        self, group: WorkerGroup, leases: Sequence[tuple[int, ...]]
-    ) -> list[tuple[int, ...]]:
+    def _requeue_innocent(self, group: WorkerGroup, leases: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Requeue leases that were lost with their node, unless an episode in play was lost with a node before; return the rest.
 
         A single node is lost for other reasons than an episode; one that was in play on two lost nodes is suspected.
