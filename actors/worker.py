@@ -67,10 +67,8 @@ class Worker:
 
     async def address(self) -> WorkerAddress:
         """Return where this worker runs; called before it loads, so that the output of a failed load can be read."""
-        node = ray.get_runtime_context().get_node_id()
-        return WorkerAddress(
-            socket.gethostname(), os.getpid(), node, os.environ.get("CUDA_VISIBLE_DEVICES", ""), output_files()
-        )
+        node, devices = ray.get_runtime_context().get_node_id(), os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        return WorkerAddress(socket.gethostname(), os.getpid(), node, devices, output_files())
 
     async def start(self, staged: str = "") -> StartReport:
         """Load the engines and report their log lines and how many episodes they play at once.

@@ -15,7 +15,7 @@ from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from actors.engine.backend import ENDS_EPISODE, Backend, Message, ModelStopped, Refused, Reply, Request, Situation
 from actors.playing.prompts import open_view
@@ -67,13 +67,11 @@ async def judge_answer(
     The judge sees only what follows the model's thinking; if nothing follows, it judges an empty answer. Raises BackendDied
     (the verdict is pending again), and PackageError if the instruction is the paper's and its package is not installed.
     """
-    scenario = sample.scenario
     messages, situation, marks = judge_prompt(sample, cell, answer, judge)
-    judged = await ask_judge(
-        messages, situation, judge, backend, seed, lambda text: openended.read_verdict(text, scenario, marks)
-    )
+    parse = partial(openended.read_verdict, scenario=sample.scenario, count=marks)
+    judged = await ask_judge(messages, situation, judge, backend, seed, parse)
     if judged.replies:
-        judged.strict = openended.strict_verdict(judged.replies[0].text, scenario, marks)
+        judged.strict = openended.strict_verdict(judged.replies[0].text, sample.scenario, marks)
     return judged
 
 
@@ -243,13 +241,11 @@ def read_paper_wording() -> tuple[str, str]:
             "pip install 'proactive-sweep[paper]' (Python 3.12 or newer), or set instruction = \"ours\""
         )
     source = Path(spec.submodule_search_locations[0], MODULE).read_text("utf-8")
-    texts = {
-        node.targets[0].id: ast.literal_eval(node.value)
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Constant)
-    }
+    texts = dict[str, Any]()
+    for statement in ast.parse(source).body:
+        match statement:
+            case ast.Assign([ast.Name(name), *_], ast.Constant(text)):
+                texts[name] = text
     return texts["SYSTEM_PROMPT"], texts["USER_PROMPT"]
 
 

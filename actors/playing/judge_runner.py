@@ -74,7 +74,5 @@ class JudgeRunner:
     async def _judge_one(self, answer: LeasedAnswer) -> JudgedAnswer:
         task = answer.task or planned_task(self.plan, answer.ordinal)
         seed = int(digest(f"{self.plan.seed}/{task.key}/{self.key}", 7), 16)
-        judged = await self.trial.run(
-            lambda: judge_answer(task.sample, task.cell, answer.text, self.spec, self.backend, seed)
-        )
-        return JudgedAnswer(answer.ordinal, task, judged)
+        judging = partial(judge_answer, task.sample, task.cell, answer.text, self.spec, self.backend, seed)
+        return JudgedAnswer(answer.ordinal, task, await self.trial.run(judging))

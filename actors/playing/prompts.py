@@ -157,24 +157,20 @@ def examples(
     ``small`` applies what the paper did for Phi-4 alone (appendix E): ROD's pictures get a short edge of 512, and each of three
     examples of MVP-N keeps its first and last step. Raises ValueError if the pool has too few other samples.
     """
-    if not condition.shots:
+    if not (shots := condition.shots):
         return ()
     others = [candidate for candidate in pool if candidate.id != sample.id]
-    if len(others) < condition.shots:
-        raise ValueError(
-            f"{condition.name} needs {condition.shots} other {sample.scenario} samples, the data has {len(others)}"
-        )
-    chosen = chance(seed, sample.scenario, sample.id, "examples").sample(others, condition.shots)
-    game, reduced = SCENARIOS[sample.scenario], small and condition.shots >= FEWER_STEPS_FROM
+    if len(others) < shots:
+        raise ValueError(f"{condition.name} needs {shots} other {sample.scenario} samples, the data has {len(others)}")
+    chosen = chance(seed, sample.scenario, sample.id, "examples").sample(others, shots)
+    game, reduced = SCENARIOS[sample.scenario], small and shots >= FEWER_STEPS_FROM
     edge = game.example_edge if condition.small_examples or (small and sample.scenario in SMALL_PICTURES_IN) else None
-    return tuple(
-        message
-        for other in chosen
-        for view, reply in game.example(other, seed, condition.hint, condition.reasoned, reduced)
-        for message in exchange(
-            view._replace(prompt=reword_hint(view.prompt, condition)), reply, edge, condition.template
-        )
-    )
+    conversation = list[Message]()
+    for other in chosen:
+        for view, reply in game.example(other, seed, condition.hint, condition.reasoned, reduced):
+            reworded = view._replace(prompt=reword_hint(view.prompt, condition))
+            conversation += exchange(reworded, reply, edge, condition.template)
+    return tuple(conversation)
 
 
 def tool_messages(view: View, functions: Sequence[Function], condition: Condition, native: bool) -> tuple[Message, ...]:

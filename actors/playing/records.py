@@ -105,19 +105,14 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
     turns, ending = episode.turns, episode.ending
     unscored = cell.protocol is Protocol.OEG or cell.condition.rules
     asked = len(turns) + (ending is Ending.OVERFLOW)  # counts the turn whose request was too long
-    suggestions, abstentions, categories, unparsable = _count_actions(turns)
+    actions = [played.turn.action for played in turns if isinstance(played.turn, Turn)]
+    suggestions, abstentions, categories, unparsable = map(actions.count, COUNTED_ACTIONS)
     return EpisodeRow(
         episode.key, cell.key, cell.model.name, cell.scenario, cell.condition.name, str(cell.protocol),
         episode.sample.id, episode.seed, str(ending), None if unscored else ending is Ending.CORRECT, asked,
         suggestions, abstentions, categories, unparsable, None if episode.error is None else one_line(episode.error),
         episode.seconds, *_sum_usage([played.reply for played in turns]),
     )  # fmt: skip
-
-
-def _count_actions(turns: Sequence[PlayedTurn]) -> tuple[int, ...]:
-    """Return the numbers of suggestions, abstentions, categories and unparsable replies."""
-    actions = [played.turn.action for played in turns if isinstance(played.turn, Turn)]
-    return tuple(map(actions.count, COUNTED_ACTIONS))
 
 
 def _sum_usage(replies: Sequence[Reply]) -> Sequence[Any]:
