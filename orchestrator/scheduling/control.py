@@ -71,9 +71,8 @@ class Control(Leasing):
 
     def _recall_held_back(self, group: WorkerGroup) -> list[Command]:
         """Recall the leased episodes of a group that are paused or cancelled, and reassign its work."""
-        held = {
-            number: tuple(filter(group.is_held_back, slot.leased)) for number, slot in self._workers_of(group).items()
-        }
+        slots = self._workers_of(group)
+        held = {number: tuple(filter(group.is_held_back, slot.leased)) for number, slot in slots.items()}
         recalled = [Recall(number, ordinals) for number, ordinals in held.items() if ordinals]
         return [*recalled, *self._reassign(group)]
 

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 
 from orchestrator.scheduling import balance
 from orchestrator.scheduling.balance import Load, tight_end, workers_to_evict
@@ -49,8 +50,7 @@ class Placement:
         self.now = self.changed = 0.0
         """Time of the latest event, and of the last change of the nodes."""
         self.begun = False
-        self._slot_count = 0
-        self._lease_count = 0
+        self._slot_numbers, self._lease_numbers = count(1), count(1)
 
     def remaining(self, group: WorkerGroup) -> int:
         """Return the number of the group's episodes that are queued or leased."""
@@ -192,11 +192,11 @@ class Leasing(Placement):
         worker = self.slots[slot]
         commands: list[Command] = []
         while worker.wants_work and (ordinals := self._next_lease(worker)):
-            self._lease_count += 1
+            lease = next(self._lease_numbers)
             if not worker.leases:
                 worker.last_heard = self.now  # the time in which it was idle counts neither as silence nor as work
-            worker.leases[self._lease_count] = dict.fromkeys(ordinals)
-            commands.append(Lease(slot, self._lease_count, ordinals))
+            worker.leases[lease] = dict.fromkeys(ordinals)
+            commands.append(Lease(slot, lease, ordinals))
         if not worker.leases and not self._stays_idle(worker):
             commands += self._stop([slot])
         commands += self._stop_unneeded(worker.group)
@@ -219,11 +219,11 @@ class Leasing(Placement):
         while (group := self._next_to_start()) is not None:
             place = self._room(group.demand)
             assert place is not None, "only a group that fits is chosen"
-            self._slot_count += 1
-            place = self.nodes.reserve(place, group.demand.gpus, self._slot_count)
+            slot = next(self._slot_numbers)
+            place = self.nodes.reserve(place, group.demand.gpus, slot)
             worker = WorkerSlot(group, place, self.now, self.now, cpus=group.demand.cpus)
-            self.slots[self._slot_count] = self._slots_by_group[group.name][self._slot_count] = worker
-            commands.append(Start(self._slot_count, group.name, place))
+            self.slots[slot] = self._slots_by_group[group.name][slot] = worker
+            commands.append(Start(slot, group.name, place))
         self._make_room()
         return commands
 
