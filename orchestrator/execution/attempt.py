@@ -6,7 +6,7 @@ Everything that must outlive the attempt is in the run folder; a later attempt n
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import polars as pl
@@ -80,14 +80,10 @@ def open_attempt(
     signals: StopSignals | None = None,
 ) -> Iterator[Attempt]:
     """Claim the run folder until the block ends; raises RunFolderError."""
-    claim = run_folder.claim(output, sweep, update, plan.left_out)
+    claim, log = run_folder.claim(output, sweep, update, plan.left_out), open_attempt_log(output)
     handlers = nullcontext(signals) if signals else StopSignals()
-    with handlers as stop_signals, disk_errors(output), claim, open_attempt_log(output):
-        store = EpisodeStore(output)
-        try:
-            yield Attempt(sweep, plan, output, store, say, stop_signals)
-        finally:
-            store.close()
+    with handlers as stop_signals, disk_errors(output), claim, log, closing(EpisodeStore(output)) as store:
+        yield Attempt(sweep, plan, output, store, say, stop_signals)
 
 
 class Attempt(AttemptState):

@@ -50,18 +50,14 @@ class ClusterView:
             own_gpus[name] += gpus
             own_cpus += cpus
         nodes, free = gpu_nodes(), available_resources_per_node()
-        readings = {
-            node.name: max(0, math.ceil(node.gpus - free[node.name].get("GPU", 0.0) - own_gpus[node.name] - ROUNDING))
-            for node in nodes
-            if node.name in free
-        }
+        not_ours = {node.name: node.gpus - own_gpus[node.name] - ROUNDING for node in nodes if node.name in free}
+        readings = {name: max(0, math.ceil(gpus - free[name].get("GPU", 0.0))) for name, gpus in not_ours.items()}
         cpus = float(ray.cluster_resources().get("CPU", 1))
         held_cpus = max(0.0, cpus - sum(resources.get("CPU", 0.0) for resources in free.values()) - own_cpus)
         before = self.nodes, self.cpus, self.draining
         earlier = readings if self._readings is None else self._readings
-        self.nodes = tuple(
-            replace(node, held=min(readings.get(node.name, 0), earlier.get(node.name, 0))) for node in nodes
-        )
+        held = {name: min(gpus, earlier.get(name, 0)) for name, gpus in readings.items()}
+        self.nodes = tuple(replace(node, held=held.get(node.name, 0)) for node in nodes)
         self.cpus = cpus - min(held_cpus, self._held_cpus)
         self._readings, self._held_cpus, self.draining = readings, held_cpus, draining_nodes()
         return before != (self.nodes, self.cpus, self.draining)

@@ -210,9 +210,8 @@ class Driver:
             self.events.put_nowait(lambda: self.schedule.on_fatal_error(slot, reason, self.now()))
             return
         delay = NODE_NOTICE_S if isinstance(problem, ActorUnavailableError) else RESTART_DELAY_S
-        asyncio.get_running_loop().call_later(
-            delay, lambda: self.events.put_nowait(partial(self._on_death, slot, reason, worker.node, problem))
-        )
+        report = partial(self._on_death, slot, reason, worker.node, problem)
+        asyncio.get_running_loop().call_later(delay, self.events.put_nowait, report)
 
     def _on_death(self, slot: int, reason: str, node: str, problem: BaseException) -> list[Command]:
         """Report a death; a lost node, or a result that Ray has lost, makes no episode suspected of killing the worker."""

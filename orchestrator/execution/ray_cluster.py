@@ -83,11 +83,9 @@ def _retry_init(address: str) -> None:
             f"no Ray cluster answers at RAY_ADDRESS={address} ({reason}); start it with `ray start --head` of this environment,"
             " or unset RAY_ADDRESS to play on this machine alone"
         )
-    folder = f"{tempfile.gettempdir()}/ray"
+    logs = f"{tempfile.gettempdir()}/ray/session_latest/logs"
     plain = "; unset TMPDIR, or set it to a short path of plain letters" if "TMPDIR" in os.environ else ""
-    raise SweepError(
-        f"Ray does not start on this machine ({reason}){plain}; its logs are in {folder}/session_latest/logs"
-    )
+    raise SweepError(f"Ray does not start on this machine ({reason}){plain}; its logs are in {logs}")
 
 
 class OwnImports(JobConfig):  # type: ignore[misc]

@@ -119,10 +119,8 @@ class ResultSink:
 
     def _hold_refused(self, batch: EpisodeBatch, groups: Sequence[RequestGroup]) -> EpisodeBatch:
         """Hold back refused episodes of groups without an answer; return the rest of the batch."""
-        outcomes = zip(batch.ordinals, batch.episodes["turns"], groups, strict=True)
-        hold = [
-            ordinal in batch.rejected and not turns and not self._answers(group) for ordinal, turns, group in outcomes
-        ]
+        rows = zip(batch.ordinals, batch.episodes["turns"], groups, strict=True)
+        hold = [n in batch.rejected and not turns and not self._answers(group) for n, turns, group in rows]
         for held_group in dict.fromkeys(compress(groups, hold)):
             keep = [is_held and group == held_group for is_held, group in zip(hold, groups, strict=True)]
             self._hold(held_group, select_episodes(batch, keep))

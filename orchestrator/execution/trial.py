@@ -63,10 +63,7 @@ def judge_trial(model: ModelSpec, episodes: pl.DataFrame, certificate: Certifica
     """Return the row of a model's episodes; ``stopped``: why some of them were not played."""
     ended = episodes.filter(pl.col("ending").is_in(UNANSWERED))
     text, status = (certificate.describe(), certificate.status) if certificate else ("", "")
-    faults = [
-        stopped,
-        text if status == "unequal" else "",
-        *ended["error"].drop_nulls(),
-        "" if episodes.height else "there is no episode for it",
-    ]
-    return Row(model.name, episodes.height, ended.height, text, status, next(filter(None, faults), ""))
+    unequal = text if status == "unequal" else ""
+    absent = "" if episodes.height else "there is no episode for it"
+    fault = next(filter(None, (stopped, unequal, *ended["error"].drop_nulls(), absent)), "")
+    return Row(model.name, episodes.height, ended.height, text, status, fault)
