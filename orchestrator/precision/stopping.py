@@ -76,13 +76,8 @@ class StoppingRule:
     def __init__(self, plan: Plan) -> None:
         """Start without answers; stops of ``plan`` are ignored, and without a precision rule there are no units."""
         self.plan, self.units = plan, units(plan.precision, plan.cells, plan.sizes)
-        self._units_of: dict[int, list[int]] = {}
-        """Index of a cell -> the numbers of its units."""
-        for number, unit in enumerate(self.units):
-            for cell in unit.all_cells:
-                self._units_of.setdefault(cell, []).append(number)
-        sizes = plan.sizes
-        self.answers: dict[int, Floats] = {cell: np.full(sizes[cell], UNKNOWN) for cell in sorted(self._units_of)}
+        cells = sorted({cell for unit in self.units for cell in unit.all_cells})
+        self.answers: dict[int, Floats] = {cell: np.full(plan.sizes[cell], UNKNOWN) for cell in cells}
         """Index of a cell -> the values of its episodes (samples,), in the drawn order."""
         self._looked = [0] * len(self.units)
         """For each unit, the number of rounds at its last look."""
@@ -103,12 +98,11 @@ class StoppingRule:
 
     def stops(self) -> dict[int, int]:
         """Return stopped cell -> number of samples that it plays; a cell that plays all its samples is not stopped."""
-        for number in range(len(self.units)):
+        stops = dict.fromkeys(self.answers, 0)
+        for number, unit in enumerate(self.units):
             self._look_at(number)
-        stops = {
-            cell: max(self._narrow_at.get(number, len(answers)) for number in self._units_of[cell])
-            for cell, answers in self.answers.items()
-        }
+            for cell in unit.all_cells:
+                stops[cell] = max(stops[cell], self._narrow_at.get(number, len(self.answers[cell])))
         return {cell: stop for cell, stop in stops.items() if stop < len(self.answers[cell])}
 
     def bounds(self, unit: Unit, rounds: int) -> tuple[float, float]:
