@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -45,10 +45,9 @@ def load_gold_answers() -> tuple[GoldAnswer, ...]:
     return tuple(answers[number] for number in range(longest) for answers in by_sample if number < len(answers))
 
 
-def _read_sample(entry: dict[str, object]) -> list[GoldAnswer]:
-    scenario, line, answers = str(entry["scenario"]), json.dumps(entry["sample"]), entry["answers"]
-    assert isinstance(answers, list), "answers of a gold sample are a list"
-    sample = parse_sample(line, scenario)
+def _read_sample(entry: dict[str, Any]) -> list[GoldAnswer]:
+    scenario = entry["scenario"]
+    sample = parse_sample(json.dumps(entry["sample"]), scenario)
     cell = Cell(model=WRITER, scenario=scenario, condition=CONDITIONS["zero-shot"], protocol=Protocol.OEG)
     return [
         GoldAnswer(
@@ -56,7 +55,7 @@ def _read_sample(entry: dict[str, object]) -> list[GoldAnswer]:
             answer["text"],
             Bits(category=answer["category"], suggestion=answer["suggestion"]),
         )
-        for answer in answers
+        for answer in entry["answers"]
     ]
 
 
