@@ -76,7 +76,8 @@ class Bucket:
             except FileExistsError:
                 return False
             except OSError as problem:
-                if _code(problem) == CONFLICT:
+                response = getattr(problem.__cause__, "response", None) or {}
+                if response.get("Error", {}).get("Code") == CONFLICT:
                     return False
                 if problem.errno != errno.ENOSYS:
                     raise
@@ -120,9 +121,3 @@ def _open_file_system(url: str) -> tuple[Any, str]:
             f"{url} cannot be opened ({error_text(problem)}); pip install 'proactive-sweep[cloud]' reads s3:// and gs://"
         ) from None
     return fs, str(root).rstrip("/")
-
-
-def _code(problem: OSError) -> str:
-    """Return S3's code of an error; empty for any other error."""
-    response = getattr(problem.__cause__, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))

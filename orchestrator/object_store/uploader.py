@@ -176,15 +176,13 @@ class Uploader:
 
 def read_or_none(path: Path) -> bytes | None:
     """Return a file's bytes; None if it is not there."""
-    try:
+    with suppress(FileNotFoundError):
         return path.read_bytes()
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def _file_state(path: Path) -> tuple[int, int] | None:
-    try:
+    with suppress(FileNotFoundError):
         status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_mtime_ns, status.st_size
+        return status.st_mtime_ns, status.st_size
+    return None

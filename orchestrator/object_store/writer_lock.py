@@ -24,11 +24,7 @@ class WriterLock:
     """The right to write under an address, until ``release`` or until another driver takes it over."""
 
     def __init__(self, bucket: Bucket, renew_every: float = 10.0, silence: float = 45.0) -> None:
-        """
-        Args:
-            renew_every: seconds between two renewals.
-            silence: seconds without a renewal after which a holder counts as dead.
-        """
+        """The lock is renewed every ``renew_every`` seconds; after ``silence`` seconds without that, a holder counts as dead."""
         self.bucket, self.renew_every, self.silence = bucket, renew_every, silence
         self.process = describe_process()
         self.attempt = f"{self.process['host']}/{self.process['pid']}/{time.time_ns()}"
