@@ -99,11 +99,7 @@ def read_sums(folder: Path) -> Sums:
 
 @lru_cache(maxsize=16)
 def _read_once(path: Path, *_state: int) -> Sums:
-    return parse_sums(regular.read_bytes(path, LARGEST))
-
-
-def parse_sums(content: bytes) -> Sums:
-    """Return the sums in the bytes of a list; its last line may be torn inside a name."""
+    content = regular.read_bytes(path, LARGEST)
     whole_lines = content[: content.rfind(b"\n") + 1].decode("ascii", errors="replace").splitlines()
     sums: dict[str, dict[str, None]] = {}
     for match in filter(None, map(LINE.fullmatch, whole_lines)):
