@@ -112,15 +112,8 @@ def sweep_toml(sweep: Sweep) -> str:
 
 def settings(sweep: Sweep) -> dict[str, Any]:
     """Return the settings that identify a run, flat: ``{"seed": 0, "sampling.max_tokens": 50}``."""
-    models = {
-        model.name: {
-            **model.identity,
-            "backend": model.backend,
-            "trust_remote_code": model.trust_remote_code,
-            **({"requirements": model.requirements} if model.requirements else {}),
-        }
-        for model in sweep.models
-    }
+    others = {"backend", "trust_remote_code", "requirements"}
+    models = {model.name: {**model.identity, **model.model_dump(include=others)} for model in sweep.models}
     conditions = {condition.name: condition.model_dump(mode="json") for condition in sweep.conditions}
     nested = {**sweep.model_dump(mode="json", exclude=NOT_IDENTITY), "models": models, "conditions": conditions}
     return {"models": list(models), "conditions": list(conditions), **dict(flatten(nested))}
