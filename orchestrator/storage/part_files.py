@@ -213,20 +213,19 @@ def scan_table(folder: Path, table: str, schema: pl.Schema, scan: Callable[[Part
     replacement exists and is found by listing again.
     """
 
-    def read(columns: list[str] | None, predicate: pl.Expr | None, count: int | None) -> pl.DataFrame:
-        files = _held[folder] if folder in _held else list_parts(folder)
-        for path in (path for path in files.bad if (path.parent.name == "verdicts") == (table == "verdicts")):
-            log.warning("%s cannot be used and is skipped; rerun the command that wrote it to replace its rows", path)
-        frame = scan(files) if count is None else scan(files).head(count)
-        frame = frame if predicate is None else frame.filter(predicate)
-        return (frame if columns is None else frame.select(columns)).collect()
-
     def rows(
         columns: list[str] | None, predicate: pl.Expr | None, count: int | None, batch: int | None
     ) -> Iterator[pl.DataFrame]:
         for left in reversed(range(TRIES)):
+            files = _held[folder] if folder in _held else list_parts(folder)
+            for path in (path for path in files.bad if (path.parent.name == "verdicts") == (table == "verdicts")):
+                log.warning(
+                    "%s cannot be used and is skipped; rerun the command that wrote it to replace its rows", path
+                )
+            frame = scan(files) if count is None else scan(files).head(count)
+            frame = frame if predicate is None else frame.filter(predicate)
             try:
-                yield read(columns, predicate, count)
+                yield (frame if columns is None else frame.select(columns)).collect()
                 return
             except FileNotFoundError:
                 if not left:

@@ -3,6 +3,7 @@
 ``reused.parquet`` gets its row before the episode is stored; a row without a stored episode is ignored.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -54,11 +55,11 @@ def _read_episode_rows(folder: Path) -> pl.DataFrame:
 
 
 def _read_rows(folder: Path) -> pl.DataFrame:
-    try:
+    with suppress(*UNREADABLE):
         rows = pl.read_parquet(checksums.read_verified(folder / FILE))
-    except UNREADABLE:
-        return pl.DataFrame(schema=REUSED)
-    return rows if rows.schema == REUSED else pl.DataFrame(schema=REUSED)
+        if rows.schema == REUSED:
+            return rows
+    return REUSED.to_frame()
 
 
 def _write_rows(folder: Path, rows: pl.DataFrame) -> None:

@@ -27,10 +27,9 @@ from orchestrator.storage.part_files import list_parts
 from sweeps.load import limited_products
 
 STATUS, LIVE = "status.json", "live.json"
-DAMAGED = (
-    "is damaged, was edited or is not of this run; rerun the same `run` command to rewrite it or to replay its episodes"
-)
-MISSING = "is missing; rerun the same `run` command to rewrite it or to replay its episodes"
+REMEDY = "rerun the same `run` command to rewrite it or to replay its episodes"
+DAMAGED = f"is damaged, was edited or is not of this run; {REMEDY}"
+MISSING = f"is missing; {REMEDY}"
 NO_SUMS = (
     "is missing or empty, so that damage to other files cannot be detected; delete the folder unless you removed it"
 )
@@ -117,11 +116,9 @@ def read_status(folder: Path) -> dict[str, Any]:
 
 def count_cells(folder: Path, control: ControlState) -> list[dict[str, Any]]:
     """Return the planned cells with their state, counted from the stored episodes."""
-    errors = pl.col("ending").is_in(ERRORS).sum().alias("errors")
-    failed = pl.col("ending").eq(Ending.FAILED).sum().alias("failed")
-    stored = run_folder.planned_episodes(folder).group_by("cell")
-    counts = stored.agg(pl.len().alias("finished"), errors, failed).collect()
-    by_cell = {row["cell"]: row for row in counts.iter_rows(named=True)}
+    stored, ending = run_folder.planned_episodes(folder).group_by("cell"), pl.col("ending")
+    counts = stored.agg(finished=pl.len(), errors=ending.is_in(ERRORS).sum(), failed=(ending == Ending.FAILED).sum())
+    by_cell = {row["cell"]: row for row in counts.collect().iter_rows(named=True)}
     none = {"finished": 0, "errors": 0, "failed": 0}
     cells = run_folder.planned_cells(folder)
     return mark_cells(({**none, **cell, **by_cell.get(cell["cell"], {})} for cell in cells), control, {})
