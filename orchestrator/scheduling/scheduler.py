@@ -39,7 +39,7 @@ class Scheduler(Control):
         """Handle the start of the attempt."""
         self._advance(now)
         self.begun = True
-        return self._abandon_if_hopeless() + self._start_workers()
+        return self._abandon_too_wide() + self._start_workers()
 
     def on_placed(self, slot: int, now: float = 0.0) -> list[Command]:
         """Handle a worker that Ray has given its GPUs and CPUs: its start begins now."""
@@ -75,7 +75,7 @@ class Scheduler(Control):
         if group.abandoned:
             return []
         group.waiting.extend(group.filter_playable(ordinals))
-        return self._abandon_if_hopeless() + self._assign_idle() + self._start_workers()
+        return self._abandon_too_wide() + self._assign_idle() + self._start_workers()
 
     def on_heartbeat(self, slot: int, answered: int, now: float = 0.0) -> list[Command]:
         """Handle a heartbeat of a judge's worker; ``answered`` counts its replies since the last heartbeat."""
@@ -126,9 +126,8 @@ class Scheduler(Control):
                 commands += [Drop(slot, reason), *self._requeue_lost(slot, reason)]
         self._hand_over()
         unchanged_for = self.now - self.changed
-        gives_up = unchanged_for > self.wait if self.wait else unchanged_for > self.silence and not self.slots
-        if gives_up:
-            commands += self._abandon_too_wide()
+        if self.wait or (unchanged_for > self.silence and not self.slots):
+            commands += self._abandon_too_wide(unchanged_for)
         return commands + self._assign_idle() + self._start_workers()
 
     def on_nodes(
@@ -231,13 +230,11 @@ class Scheduler(Control):
         size = SUSPECT_LEASE if len(in_play) > SUSPECT_LEASE else 1
         group.suspects.extend(in_play[first : first + size] for first in range(0, len(in_play), size))
 
-    def _abandon_if_hopeless(self) -> list[Command]:
-        """Abandon groups that are too wide for the cluster, unless wider nodes may still join."""
-        return [] if self.wait else self._abandon_too_wide()
-
-    def _abandon_too_wide(self) -> list[Command]:
-        """Abandon groups whose replica needs more GPUs than its pool or a node has."""
-        commands: list[Command] = []
+    def _abandon_too_wide(self, unchanged_for: float = 0.0) -> list[Command]:
+        """Abandon groups whose replica needs more GPUs than its pool or a node has, unless wider nodes may still join."""
+        commands = list[Command]()
+        if 0 < self.wait >= unchanged_for:
+            return commands
         for group in self.groups.values():
             demand = group.demand
             share = demand.gpus if self.nodes.held else self.shares.get(demand.pool, demand.gpus)
