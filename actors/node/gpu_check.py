@@ -5,8 +5,8 @@ check waits until their memory is free, and names the processes that still hold 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from time import monotonic, sleep
+from typing import NamedTuple
 
 from actors.node import nvml
 from actors.node.nvml import Device, DriverUnavailable
@@ -24,8 +24,7 @@ class GpuUnavailable(RuntimeError):
     """A problem of a worker's devices, in one sentence; a worker on other devices may succeed."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuRequest:
+class GpuRequest(NamedTuple):
     model: str
     gpus: float
     """A whole number, or the share of one GPU."""

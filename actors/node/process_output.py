@@ -7,8 +7,8 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from actors.text.redaction import redact_environment
 
@@ -20,8 +20,7 @@ TAIL_BYTES = 64 * 1024
 LONGEST = 400
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerAddress:
+class WorkerAddress(NamedTuple):
     """The process of a worker, and its output files on its node."""
 
     host: str

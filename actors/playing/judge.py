@@ -182,9 +182,8 @@ class JudgeTrial:
     @property
     def failed(self) -> bool:
         """True if the judge is to be stopped."""
-        if self.passed or self.judged_count < FIRST_ANSWERS:
-            return False
-        return reads_nothing(self.verdicts, self.judged_count)
+        is_tried = not self.passed and self.judged_count >= FIRST_ANSWERS
+        return is_tried and reads_nothing(self.verdicts, self.judged_count)
 
 
 # -- answers of oeg-multi ----------------------------------------------------------------------------------------------

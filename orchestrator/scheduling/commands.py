@@ -4,6 +4,7 @@ All are plain values, so the commands of two runs can be compared.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from orchestrator.scheduling.nodes import Place
 from sweeps.values import format_gpus
@@ -47,8 +48,7 @@ class Demand:
         return format_gpus(self.gpus) + (f" of kind {self.accelerator}" if self.accelerator else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """Start a worker of a group in this slot."""
 
     slot: int
@@ -57,8 +57,7 @@ class Start:
     """Where its GPUs are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """Have a worker play these episodes."""
 
     slot: int
@@ -66,23 +65,20 @@ class Lease:
     ordinals: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(NamedTuple):
     """End a worker that has no more work."""
 
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(NamedTuple):
     """Kill a worker that is silent; its work is pending again."""
 
     slot: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(NamedTuple):
     """Store these episodes as FAILED with this reason; for a judge's group, store their answers as unjudged."""
 
     ordinals: tuple[int, ...]
@@ -90,16 +86,14 @@ class GiveUp:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
-class Abandon:
+class Abandon(NamedTuple):
     """Stop playing a group in this attempt; its episodes stay pending for the next one."""
 
     group: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(NamedTuple):
     """Ask a worker to skip these leased episodes, except those that it has begun; its leases end without them."""
 
     slot: int
