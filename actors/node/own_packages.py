@@ -50,10 +50,8 @@ def _install(requirements: Sequence[str], folder: Path) -> None:
         _run_pip("--dry-run", "--report", str(report), "--", *requirements)
         changes: list[dict[str, Any]] = json.loads(report.read_bytes())["install"]
         releases = {change["metadata"]["name"]: change for change in changes}
-        if shared := sorted(name for name in releases if name.lower() in SHARED):
-            raise InstallError(
-                f"they need another {shared[0]} version than the driver's; name releases that work with it"
-            )
+        if shared := min((name for name in releases if name.lower() in SHARED), default=""):
+            raise InstallError(f"they need another {shared} version than the driver's; name releases that work with it")
         partial.mkdir()
         if releases:
             _run_pip("--no-deps", "--target", str(partial), *(_format(name, releases[name]) for name in releases))

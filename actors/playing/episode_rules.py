@@ -120,7 +120,6 @@ class FunctionCalls(EpisodeRules):
         return next_state, turn._replace(reply=reply, read_as=option)
 
 
-@dataclass(frozen=True)
 class OneAnswer(EpisodeRules):
     """The reply is free text about the first picture; a judge scores it after the episode."""
 

@@ -73,10 +73,9 @@ def gpu_nodes() -> tuple[Node, ...]:
     nodes = []
     for node in ray.nodes():
         resources = node["Resources"]
-        kinds = [name.partition(":")[2] for name in resources if name.startswith("accelerator_type:")]
-        if node["Alive"] and resources.get("GPU", 0) >= 1:
-            kind, cpus = kinds[0] if kinds else "", resources.get("CPU", 0.0)
-            nodes.append(Node(node["NodeID"], int(resources["GPU"]), kind, cpus=cpus))
+        kinds = (name.partition(":")[2] for name in resources if name.startswith("accelerator_type:"))
+        if node["Alive"] and (gpus := int(resources.get("GPU", 0))):
+            nodes.append(Node(node["NodeID"], gpus, next(kinds, ""), cpus=resources.get("CPU", 0.0)))
     return tuple(sorted(nodes, key=lambda node: node.name))
 
 
@@ -125,9 +124,8 @@ class GpuPlacement:
         if shared not in self.groups:
             kind = {f"accelerator_type:{demand.accelerator}": 0.001} if demand.accelerator else {}
             cpus = {"CPU": float(demand.cpus)} if demand.cpus else {}
-            self.groups[shared] = placement_group(
-                [{"GPU": 1.0, **cpus, **kind}], strategy="STRICT_PACK", _soft_target_node_id=node
-            )
+            bundles = [{"GPU": 1.0, **cpus, **kind}]
+            self.groups[shared] = placement_group(bundles, strategy="STRICT_PACK", _soft_target_node_id=node)
         self.members[start.slot] = shared
         within = PlacementGroupSchedulingStrategy(self.groups[shared], placement_group_bundle_index=0)
         return {"num_gpus": demand.gpus, "num_cpus": 0, "scheduling_strategy": within}

@@ -134,11 +134,10 @@ def announce(state: AttemptState) -> None:
 def parse_endings(text: str) -> tuple[Ending, ...]:
     """Return the endings that ``--retry failed,overflow`` names; raises SweepError for a name that is not in ``RETRIED``."""
     names = [name.strip() for name in text.split(",") if name.strip()]
+    choices = ",".join(RETRIED)
     for name in names:
         if name not in RETRIED:
-            raise SweepError(
-                f"--retry {name!r}: not an ending that can be retried; type one or more of {','.join(RETRIED)}"
-            )
+            raise SweepError(f"--retry {name!r}: not an ending that can be retried; type one or more of {choices}")
     return tuple(map(Ending, names))
 
 

@@ -83,7 +83,7 @@ def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], cells: C
             own = rate(cell.model, ANSWERS) if open_ended else rate(cell.model, EPISODES, mean_pictures(cell.condition))
             seconds[cell.model.name] += number / own.episodes  # type: ignore[assignment]
             rates[cell.model.name] = own
-    rates = {name: replace(own, episodes=counts[name] / seconds[name]) for name, own in rates.items() if counts[name]}
+    rates = {name: own._replace(episodes=counts[name] / seconds[name]) for name, own in rates.items() if counts[name]}
     judge = sweep.judge if sweep.is_judged or sweep.serving_judge else None
     return {**rates, judge_group(judge): rate(judge.model, VERDICTS)} if judge and judge.model.gpus else rates
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel
 
@@ -31,8 +31,7 @@ WORK_KINDS = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS}
 """Protocol -> the kind of work whose rate it measures."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(NamedTuple):
     """The rate of one replica of a model."""
 
     episodes: float
