@@ -125,7 +125,7 @@ class Attempt(AttemptState):
 
     def _can_go_on(self) -> bool:
         """Return True if a pending model can play, or a judge has answers to read."""
-        return bool(self.playable.keys() - self.reasons.keys() or self.judge_queue)
+        return bool(self.playable - self.reasons.keys() or self.judge_queue)
 
     def judge(self, judge: Judge, again: bool) -> tuple[pl.DataFrame, bool]:
         """Have a judge read stored answers, as ``judge_answers`` says."""

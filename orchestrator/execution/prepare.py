@@ -55,13 +55,11 @@ class AttemptState:
     """Index of a cell that is precise enough -> its samples that count; ``plan.stops`` follows by ``replan``."""
 
     @property
-    def playable(self) -> Mapping[str, Sequence[int]]:
-        """Group -> pending ordinals of cells that are not cancelled."""
+    def playable(self) -> set[str]:
+        """The groups with pending episodes of cells that are not cancelled."""
         indexes = [n for n, cell in enumerate(self.plan.cells) if self.standing.find("cancel", cell.key)]
-        if not (cancelled := self.plan.ordinals(indexes)):
-            return self.pending
-        queues = {name: [number for number in queue if number not in cancelled] for name, queue in self.pending.items()}
-        return {name: queue for name, queue in queues.items() if queue}
+        cancelled = self.plan.ordinals(indexes)
+        return {name for name, queue in self.pending.items() if not cancelled.issuperset(queue)}
 
     def find_stops(self) -> None:
         """Find the cells whose stored episodes are precise enough; leave their remaining episodes out of the plan."""
