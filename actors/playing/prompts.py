@@ -133,11 +133,8 @@ def question_message(view: View, short_edge: int | None = None, template: str = 
 
 def fill_template(template: str, question: str, options: tuple[str, ...]) -> str:
     """Fill in the question and the lettered options, which may themselves contain placeholders."""
-    before, first, after = re.split(r"(\{question\}|\{options\})", template, maxsplit=1)
     inserted = {QUESTION: question, OPTIONS: lettered(options)}
-    second = OPTIONS if first == QUESTION else QUESTION
-    middle, _, end = after.partition(second)
-    return before + inserted[first] + middle + inserted[second] + end
+    return re.sub(r"\{question\}|\{options\}", lambda placeholder: inserted[placeholder[0]], template)
 
 
 def exchange(view: View, reply: str, short_edge: int | None, template: str = "") -> tuple[Message, Message]:
