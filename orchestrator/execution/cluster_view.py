@@ -6,7 +6,7 @@ Ray's view of free resources is up to a second old, so a GPU counts as held by o
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -57,7 +57,7 @@ class ClusterView:
         before = self.nodes, self.cpus, self.draining
         earlier = readings if self._readings is None else self._readings
         held = {name: min(gpus, earlier.get(name, 0)) for name, gpus in readings.items()}
-        self.nodes = tuple(replace(node, held=held.get(node.name, 0)) for node in nodes)
+        self.nodes = tuple(node._replace(held=held.get(node.name, 0)) for node in nodes)
         self.cpus = cpus - min(held_cpus, self._held_cpus)
         self._readings, self._held_cpus, self.draining = readings, held_cpus, draining_nodes()
         return before != (self.nodes, self.cpus, self.draining)

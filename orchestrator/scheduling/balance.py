@@ -7,8 +7,8 @@ none gets more than its share of the group's remaining episodes.
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from orchestrator.scheduling.commands import JUDGES, Demand
 from orchestrator.scheduling.nodes import Nodes
@@ -33,8 +33,7 @@ SLACK_ROUNDS = 4.0
 
 
 # -- the tight end ----------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """One group's work and the replicas that share it; times are seconds from now."""
 
     gpus: float
@@ -106,7 +105,7 @@ def choose_givers(loads: Mapping[str, Load], lacking: Iterable[str], end: float,
         gpus, count = loads[name].gpus, loads[name].lacking(end)
         for _ in range(0 if math.isinf(count) else int(count)):
             if leaving < gpus:
-                without_one = {n: replace(load, ready=load.ready - 1) for n, load in left.items() if load.ready}
+                without_one = {n: load._replace(ready=load.ready - 1) for n, load in left.items() if load.ready}
                 able = [n for n, load in without_one.items() if load.gpus >= gpus and not load.missing(end)]
                 if not able:
                     break

@@ -14,8 +14,7 @@ NODE_GPUS = 8
 """GPUs per node that are assumed if only the total number of GPUs is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One machine of the cluster."""
 
     name: str

@@ -18,9 +18,9 @@ def test_every_replica_starts_once():
     load = Load(gpus=1, work=100, start=10, further=64)
 
     assert [tight_end([load], gpus) for gpus in (1, 4)] == pytest.approx([110, 35], rel=1e-3)
-    assert tight_end([replace(load, further=2)], 4) == pytest.approx(60, rel=1e-3), "two replicas of 10 and 50 s"
-    assert tight_end([replace(load, gpus=4)], 4) == pytest.approx(110, rel=1e-3)
-    assert tight_end([load, replace(load, work=0)], 4) == pytest.approx(35, rel=1e-3), "without work, no start"
+    assert tight_end([load._replace(further=2)], 4) == pytest.approx(60, rel=1e-3), "two replicas of 10 and 50 s"
+    assert tight_end([load._replace(gpus=4)], 4) == pytest.approx(110, rel=1e-3)
+    assert tight_end([load, load._replace(work=0)], 4) == pytest.approx(35, rel=1e-3), "without work, no start"
     assert tight_end([], 4) == 0 and tight_end([load], 0) == math.inf
 
 

@@ -16,7 +16,7 @@ FOUR = Demand(0, 4)
 
 def held(*counts: int) -> tuple[Node, ...]:
     """Return nodes of 8 GPUs of which others hold so many."""
-    return tuple(replace(node, held=count) for node, count in zip(build_nodes(8 * len(counts)), counts, strict=True))
+    return tuple(node._replace(held=count) for node, count in zip(build_nodes(8 * len(counts)), counts, strict=True))
 
 
 def schedule(nodes, demand=FOUR, **options) -> Scheduler:
