@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from envs.errors import RunFolderError
@@ -70,11 +71,9 @@ class WriterLock:
         if self._renewing is not None:
             self._renewing.join(self.silence)
         released = {"attempt": self.attempt, "wrote": self.last_attempt}
-        try:
+        with suppress(RunFolderError):  # another driver has the lock, or the bucket does not answer
             self.check()
             self.bucket.write(_name(self.number), json.dumps(released).encode())
-        except RunFolderError:
-            return  # another driver has the lock, or the bucket does not answer
 
     def _renew_always(self, lost: Callable[[str], None]) -> None:
         while not self._released.wait(self.renew_every):

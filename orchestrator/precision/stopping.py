@@ -49,14 +49,11 @@ def units(rule: Precision | None, cells: Sequence[Cell], sizes: Sequence[int]) -
     for index, cell in enumerate(cells):
         if cell.protocol is Protocol.MCQA and sizes[index]:
             groups.setdefault((cell.model.name, cell.condition.name), {})[cell.scenario] = index
-    intervals: list[Unit] = []
-    if rule.half_width is not None and rule.per == "cell":
-        intervals += [Unit((index,), (), rule.half_width) for group in groups.values() for index in group.values()]
-    elif rule.half_width is not None:
-        intervals += [Unit(tuple(group.values()), (), rule.half_width) for group in groups.values()]
-    if rule.difference is not None:
-        intervals += _differences(groups, rule.difference)
-    return intervals
+    averaged = [tuple(group.values()) for group in groups.values()]
+    if rule.per == "cell":
+        averaged = [(index,) for group in averaged for index in group]
+    accuracies = [] if rule.half_width is None else [Unit(indexes, (), rule.half_width) for indexes in averaged]
+    return accuracies + ([] if rule.difference is None else _differences(groups, rule.difference))
 
 
 def _differences(groups: Mapping[tuple[str, str], Mapping[str, int]], half_width: float) -> list[Unit]:

@@ -26,6 +26,7 @@ TRIES = 10
 """Attempts to list and read the files; merges are seconds apart, so a file that is missing every time is an error."""
 HANDLES = Path("/proc/self/fd")
 """Folder with the open files of this process, on Linux."""
+SKIPPED = "%s cannot be used and is skipped; rerun the command that wrote it to replace its rows"
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +167,7 @@ def is_usable(path: Path, sums: checksums.Sums) -> bool:
     recorded = sums.get(f"{path.parent.name}/{path.name}")
     if recorded is None and checksums.COMPLETE in sums:
         return False
-    try:
+    with contextlib.suppress(*UNREADABLE):
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             return False
@@ -176,8 +177,7 @@ def is_usable(path: Path, sums: checksums.Sums) -> bool:
         elif _hash_once(path, *state) not in recorded:
             return False  # damage is not decoded: a length in it may ask for all of the memory
         return _fits_table(path, *state)
-    except UNREADABLE:
-        return False
+    return False
 
 
 @lru_cache(maxsize=1 << 14)
@@ -217,14 +217,12 @@ def scan_table(folder: Path, table: str, schema: pl.Schema, scan: Callable[[Part
         columns: list[str] | None, predicate: pl.Expr | None, count: int | None, batch: int | None
     ) -> Iterator[pl.DataFrame]:
         for left in reversed(range(TRIES)):
-            files = _held[folder] if folder in _held else list_parts(folder)
-            for path in (path for path in files.bad if (path.parent.name == "verdicts") == (table == "verdicts")):
-                log.warning(
-                    "%s cannot be used and is skipped; rerun the command that wrote it to replace its rows", path
-                )
-            frame = scan(files) if count is None else scan(files).head(count)
-            frame = frame if predicate is None else frame.filter(predicate)
             try:
+                files = _held[folder] if folder in _held else list_parts(folder)
+                for path in (path for path in files.bad if (path.parent.name == "verdicts") == (table == "verdicts")):
+                    log.warning(SKIPPED, path)
+                frame = scan(files) if count is None else scan(files).head(count)
+                frame = frame if predicate is None else frame.filter(predicate)
                 yield (frame if columns is None else frame.select(columns)).collect()
                 return
             except FileNotFoundError:

@@ -4,6 +4,7 @@ Unknown versions are left out; nothing here fails an attempt.
 """
 
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from actors.node.import_path import installed_versions
@@ -27,10 +28,8 @@ def version() -> str:
 def commit() -> str | None:
     """Return the commit of the checkout, with ``-dirty`` if files differ from it; None outside a checkout."""
     root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
-        return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
+    with suppress(OSError, subprocess.SubprocessError):
+        if (root / ".git").exists():
+            return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    return None

@@ -69,11 +69,10 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
 
 def last_status(folder: Path) -> dict[str, Any]:
     """Return ``status.json`` as the last attempt wrote it; empty if it is absent, damaged or edited."""
-    status = _read_json(folder / STATUS)
-    try:
-        return {**status, "cells": CELLS.validate_python(status["cells"], strict=True)} if status else {}
-    except (KeyError, ValidationError):
-        return {}
+    with suppress(KeyError, ValidationError):
+        if status := _read_json(folder / STATUS):
+            return {**status, "cells": CELLS.validate_python(status["cells"], strict=True)}
+    return {}
 
 
 def read_status(folder: Path) -> dict[str, Any]:

@@ -103,6 +103,5 @@ def reads_answers(folder: Path, judge: str) -> bool:
 
 def final_replies(folder: Path, keys: Iterable[str]) -> dict[str, str]:
     """Return the model's full reply per key, reasoning included."""
-    requested = key_frame(keys).lazy()
-    replies = turns(folder).join(requested, on="key", how="semi").select("key", "reply")
+    replies = turns(folder).join(key_frame(keys).lazy(), on="key", how="semi").select("key", "reply")
     return dict(replies.collect().iter_rows())
