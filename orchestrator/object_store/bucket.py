@@ -46,13 +46,11 @@ class Bucket:
     def list_objects(self, under: str = "") -> dict[str, int]:
         """Return the size of every object, or of those in a folder, by relative name."""
         root = f"{self.root}/{under}" if under else self.root
-        with self._errors("listed"):
+        with self._errors("listed"), contextlib.suppress(FileNotFoundError):
             self.fs.invalidate_cache()
-            try:
-                found: Mapping[str, Mapping[str, Any]] = self.fs.find(root, detail=True)
-            except FileNotFoundError:
-                return {}
-        return {name.removeprefix(f"{root}/"): int(details["size"] or 0) for name, details in found.items()}
+            objects: Mapping[str, Mapping[str, Any]] = self.fs.find(root, detail=True)
+            return {name.removeprefix(f"{root}/"): int(details["size"] or 0) for name, details in objects.items()}
+        return {}
 
     def read(self, name: str) -> bytes | None:
         """Return an object's bytes; None if it does not exist."""

@@ -12,8 +12,6 @@ from functools import lru_cache
 from hashlib import file_digest, sha256
 from pathlib import Path
 
-import polars as pl
-
 from envs import regular
 from orchestrator.storage import safe_write
 
@@ -53,7 +51,7 @@ def _append(folder: Path, sums: Mapping[str, str]) -> None:
     safe_write.append(folder / NAME, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode("ascii"))
 
 
-def write(path: Path, content: bytes | pl.DataFrame | pl.LazyFrame) -> None:
+def write(path: Path, content: "safe_write.Content") -> None:
     """Replace a file at the top of a run folder and record its sum; tables as in ``safe_write.prepare``."""
     safe_write.prepare(path, content)
     publish(path.parent, path)

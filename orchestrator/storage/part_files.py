@@ -156,10 +156,9 @@ def _list_once(folder: Path) -> PartFiles:
 
 def _list_names(folder: Path) -> set[str]:
     """Return the names of a table's files; a folder that the disk does not list raises OSError, since it is not empty."""
-    try:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return {name for name in os.listdir(folder) if name.endswith(".parquet")}
-    except (FileNotFoundError, NotADirectoryError):
-        return set()
+    return set()
 
 
 def is_usable(path: Path, sums: checksums.Sums) -> bool:

@@ -43,8 +43,8 @@ class PartWriter:
     @property
     def due(self) -> bool:
         """Return True if the buffered rows should be flushed now."""
-        is_old = time.monotonic() - self._since >= self.seconds
-        return self._buffered >= self.rows or (self._buffered > 0 and is_old)
+        is_old = self._buffered > 0 and time.monotonic() - self._since >= self.seconds
+        return self._buffered >= self.rows or is_old
 
     def flush_old(self) -> None:
         """Flush if a part is due; the driver calls it regularly."""
@@ -76,7 +76,6 @@ class PartWriter:
         self._buffer: dict[str, Columns] = {
             table: {name: [] for name in schema} for table, schema in self.schemas.items()
         }
-        self._since = time.monotonic()
 
 
 def write_part(folder: Path, part: Part, frames: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> None:
