@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from envs import regular
 from envs.errors import DamagedRunError, RunFolderError
@@ -41,10 +41,8 @@ log = logging.getLogger(__name__)
 Text = Annotated[str, Field(max_length=300)]
 
 
-class Command(BaseModel):
+class Command(BaseModel, frozen=True, strict=True):
     """A request to a running sweep."""
-
-    model_config = ConfigDict(frozen=True, strict=True)
 
     verb: Literal["pause", "resume", "cancel", "restore", "drain", "undrain"]
     target: Annotated[Text, Field(min_length=1)]
@@ -57,10 +55,8 @@ class Command(BaseModel):
         return f"{self.verb} {self.target} by {self.who}"
 
 
-class LogEntry(BaseModel):
+class LogEntry(BaseModel, frozen=True):
     """A line of the log."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     """Name of the command's file."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from envs import regular
 from orchestrator.storage import safe_write
@@ -21,10 +21,8 @@ MAX_BYTES = 64 << 20
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
 
 
-class Point(BaseModel):
+class Point(BaseModel, frozen=True):
     """The state of a sweep at one moment."""
-
-    model_config = ConfigDict(frozen=True)
 
     done: Count
     """Finished episodes."""
