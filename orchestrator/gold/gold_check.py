@@ -49,14 +49,12 @@ def _read_sample(entry: dict[str, Any]) -> list[GoldAnswer]:
     scenario = entry["scenario"]
     sample = parse_sample(json.dumps(entry["sample"]), scenario)
     cell = Cell(model=WRITER, scenario=scenario, condition=CONDITIONS["zero-shot"], protocol=Protocol.OEG)
-    return [
-        GoldAnswer(
-            AnswerTask(cell, sample, f"{cell.key}/{sample.id:04d}-{digest(sample.digest + answer['text'], 8)}"),
-            answer["text"],
-            Bits(category=answer["category"], suggestion=answer["suggestion"]),
-        )
-        for answer in entry["answers"]
-    ]
+    answers = []
+    for answer in entry["answers"]:
+        key = f"{cell.key}/{sample.id:04d}-{digest(sample.digest + answer['text'], 8)}"
+        truth = Bits(category=answer["category"], suggestion=answer["suggestion"])
+        answers.append(GoldAnswer(AnswerTask(cell, sample, key), answer["text"], truth))
+    return answers
 
 
 FOLDER = "gold"
@@ -95,10 +93,9 @@ class GoldScore:
         yield f"gold check of {self.judge}: {read} of {self.judged:,} answers with known verdicts read{to_come}"
         for bit in BITS:
             counts = self.counts(bit)
-            yield (
-                f"  {bit}: {counts.hits} of {counts.hits + counts.misses} found, "
-                f"{counts.false_alarms} of {counts.false_alarms + counts.rejections} wrongly, kappa {counts.kappa:.2f}"
-            )
+            right = f"{counts.hits} of {counts.hits + counts.misses} found"
+            wrong = f"{counts.false_alarms} of {counts.false_alarms + counts.rejections} wrongly"
+            yield f"  {bit}: {right}, {wrong}, kappa {counts.kappa:.2f}"
 
 
 def find_unread(folder: Path, judge: str, first: int) -> dict[int, LeasedAnswer]:

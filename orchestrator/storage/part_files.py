@@ -143,15 +143,9 @@ def _list_once(folder: Path) -> PartFiles:
     unused = [folder / table / name for table in SCHEMAS for name in sorted(names[table] - counted[table])]
     uncommitted = parts.keys() - names["episodes"]
     lone = [path for path in unused if path.parent.name in ("turns", "options") and path.name in uncommitted]
-    return PartFiles(
-        folder,
-        sorted(complete - merged),
-        sorted(parts[name] for name in good["verdicts"]),
-        [path for path in unused if path not in lone],
-        lone,
-        sorted(merged),
-        frozenset(names["options"]),
-    )
+    bad = [path for path in unused if path not in lone]
+    verdicts, optional = sorted(parts[name] for name in good["verdicts"]), frozenset(names["options"])
+    return PartFiles(folder, sorted(complete - merged), verdicts, bad, lone, sorted(merged), optional)
 
 
 def _list_names(folder: Path) -> set[str]:

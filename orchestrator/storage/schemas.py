@@ -21,12 +21,8 @@ from actors.playing.rows import EpisodeRow, Int32, OptionRow, TurnRow, VerdictRo
 from actors.text.printable import one_line
 
 log = logging.getLogger(__name__)
-ROWS: dict[str, type[tuple[Any, ...]]] = {
-    "episodes": EpisodeRow,
-    "turns": TurnRow,
-    "options": OptionRow,
-    "verdicts": VerdictRow,
-}
+RowType = type[tuple[Any, ...]]
+ROWS: dict[str, RowType] = {"episodes": EpisodeRow, "turns": TurnRow, "options": OptionRow, "verdicts": VerdictRow}
 """Stored table -> the type of its rows."""
 METADATA = "proactive_sweep.columns"
 """The key of a Parquet file's metadata that holds column -> description, as JSON."""
@@ -34,7 +30,7 @@ UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """Errors of polars for a file that is absent or not valid Parquet."""
 
 
-def schema(row: type[tuple[Any, ...]]) -> pl.Schema:
+def schema(row: RowType) -> pl.Schema:
     """Return the schema of a table of such rows; all columns may hold nulls. Raises TypeError for an unknown field type."""
     hints, kinds = get_type_hints(row, include_extras=True), get_type_hints(row)
     return pl.Schema({n: pl.Int32 if hints[n] in (Int32, Int32 | None) else kind for n, kind in kinds.items()})
@@ -67,7 +63,7 @@ class ColumnDoc:
     meaning: str
 
 
-def column_docs(row: type[tuple[Any, ...]]) -> list[ColumnDoc]:
+def column_docs(row: RowType) -> list[ColumnDoc]:
     """Return the columns of a row type in order, each with the docstring under its field or the same field of ``EpisodeRow``."""
     meanings, kinds = _field_docstrings(EpisodeRow) | _field_docstrings(row), get_type_hints(row)
     hints = get_type_hints(row, include_extras=True)
@@ -79,7 +75,7 @@ def column_docs(row: type[tuple[Any, ...]]) -> list[ColumnDoc]:
     return docs
 
 
-def _field_docstrings(row: type[tuple[Any, ...]]) -> dict[str, str]:
+def _field_docstrings(row: RowType) -> dict[str, str]:
     """Return field -> the string literal under it, in one line; read from the source, because Python drops the literals."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(row))).body
     assert isinstance(definition, ast.ClassDef)
