@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from sweeps.model import LOCAL
 
@@ -14,10 +14,9 @@ NOT_IN_VLLM = frozenset(
 MAX_LISTED = 4
 
 
-class CertifiedRequest(BaseModel):
+class CertifiedRequest(BaseModel, frozen=True):
     """One request of a certificate; a later version may add fields."""
 
-    model_config = ConfigDict(frozen=True)
     sample: int
     pictures: int = 0
     engine: Mapping[str, str] = Field(default_factory=dict)
@@ -38,10 +37,9 @@ class CertifiedRequest(BaseModel):
         return sorted(name for name in self.package.keys() - optional if self.engine.get(name) != self.package[name])
 
 
-class Certificate(BaseModel):
+class Certificate(BaseModel, frozen=True):
     """What one model receives on one machine, with one set of packages."""
 
-    model_config = ConfigDict(frozen=True)
     source: str
     backend: str
     weights: str = ""

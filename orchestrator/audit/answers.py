@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from actors.playing.prompts import open_view, turn_view
 from envs import SCENARIOS, STEMS, dialogue, installed_scenarios
@@ -77,10 +77,9 @@ def _known_scenario(name: str) -> str:
     return scenario
 
 
-class AnswerLine(BaseModel):
+class AnswerLine(BaseModel, strict=True, extra="forbid"):
     """One line of recorded answers."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
     scenario: Annotated[str, AfterValidator(_known_scenario)]
     id: int
     answers: list[str]
