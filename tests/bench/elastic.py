@@ -43,7 +43,7 @@ class Change:
 
 def hold(nodes: Sequence[Node], gpus: int) -> tuple[Node, ...]:
     """Return the nodes with so many GPUs of each held by another job."""
-    return tuple(replace(node, held=gpus) for node in nodes)
+    return tuple(node._replace(held=gpus) for node in nodes)
 
 
 SCENES: dict[str, tuple[Change, ...]] = {

@@ -1,7 +1,6 @@
 """The tight bound by hand, and what the scheduler decides by it: who gets a replica, and who lets one go."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -32,7 +31,7 @@ def test_a_group_gives_only_what_others_can_use_and_itself_can_spare():
     assert choose_givers(loads, ["late"], 60, leaving=0) == ["early", "early"], "the two others play 120 s of 100"
     assert choose_givers(loads, ["late"], 60, leaving=1) == ["early"], "one leaves already"
     assert choose_givers(loads, ["late"], 26, leaving=0) == [], "it needs all four"
-    assert choose_givers(loads | {"late": replace(late, gpus=2)}, ["late"], 60, leaving=0) == [], "too narrow"
+    assert choose_givers(loads | {"late": late._replace(gpus=2)}, ["late"], 60, leaving=0) == [], "too narrow"
 
 
 def test_a_worker_ends_early_for_a_group_that_would_end_late():
