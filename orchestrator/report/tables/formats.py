@@ -61,14 +61,16 @@ def rich_group(*tables_and_lines: Table | str) -> Group:
 
 
 def show(*tables_and_lines: Table | str) -> None:
-    """Print on standard output; on a narrow terminal, tables are as wide as their numbers need.
+    """Print on standard output; on a narrow terminal, tables are as wide as their numbers need, and lines stay whole.
 
     In a pipe or a file, a table is as wide as its content unless COLUMNS is set.
     """
     content, default = rich_group(*tables_and_lines), Console()
     widths = [own.min_width or 0 for own in content.renderables if isinstance(own, RichTable)]
     unlimited = not default.is_terminal and "COLUMNS" not in os.environ
-    Console(width=10_000 if unlimited else max(default.width, 0, *widths)).print(content)
+    console = Console(width=10_000 if unlimited else max(default.width, 0, *widths))
+    for own in content.renderables:
+        console.print(own, soft_wrap=isinstance(own, Text))
 
 
 _COMMANDS = {
