@@ -15,6 +15,11 @@ from envs.errors import UserError
 from envs.installed import missing_extra, offers
 from sweeps.values import FOLDER
 
+NO_SWEEPS = (
+    "models.toml", "newer_models.toml", "judges.toml", "differences.toml", "conditions.toml", "wordings.toml", "starter.toml",
+    "result_columns.toml", "engine_options.toml", "checkpoints.toml",
+)  # fmt: skip
+"""Registries, other tables, and the file that ``init`` copies."""
 LARGEST = 1 << 20
 """Most bytes of a sweep file."""
 
@@ -63,8 +68,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def shipped_sweeps() -> dict[str, Path]:
     """Return the files of the sweeps that ship by name: ``demo``, ``ablations/budget`` ..."""
-    files = sorted((*FOLDER.glob("*.toml"), *FOLDER.glob("ablations/*.toml")))
-    sweeps = {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in files}
+    files = [path for path in (*FOLDER.glob("*.toml"), *FOLDER.glob("*/*.toml")) if path.name not in NO_SWEEPS]
+    sweeps = {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(files)}
     offered = {name: Path(offer.load()) / f"{name}.toml" for name, offer in offers("sweep", sweeps).items()}
     return dict(sorted((sweeps | offered).items(), key=lambda item: f"{item[0]}.toml"))
 

@@ -34,8 +34,8 @@ class Frozen(BaseModel):
 
 
 def read_table(name: str) -> dict[str, Any]:
-    """Return the table of a file in ``sweeps/tables``."""
-    return tomllib.loads((FOLDER / "tables" / name).read_text(encoding="utf-8"))
+    """Return the table of a TOML file that ships in this folder."""
+    return tomllib.loads((FOLDER / name).read_text(encoding="utf-8"))
 
 
 def slug(text: str, default: str = "checkpoint") -> str:

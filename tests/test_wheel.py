@@ -85,7 +85,7 @@ def test_the_source_archive_holds_every_file_of_the_repository(archive):
     names = {path.relative_to(archive).as_posix() for path in archive.rglob("*") if path.is_file()}
 
     assert set(tracked_files()) - names == set()
-    assert "LICENSE" in names and "sweeps/tables/starter.toml" in names
+    assert "LICENSE" in names and "sweeps/starter.toml" in names
 
 
 def test_the_wheel_has_the_template_and_no_extra(wheel):

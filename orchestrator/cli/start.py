@@ -45,7 +45,7 @@ def init(file: NewFile = None, source: Source = "", model: ModelSources = []) ->
 
 
 def _write_sweep(path: Path, source: str, models: list[str]) -> None:
-    sweeps = {"": FOLDER / "tables/starter.toml", **shipped_sweeps()}
+    sweeps = {"": FOLDER / "starter.toml", **shipped_sweeps()}
     if source not in sweeps:
         raise UserError(f"no shipped sweep is called {source!r}; {suggest_sweep(Path(source))}")
     if models:

@@ -45,7 +45,7 @@ class Architecture:
     kind: str
     """The class that ``architectures`` names."""
     models: tuple[str, ...]
-    """The shipped entries (sweeps/tables/models.toml, newer_models.toml) of this kind."""
+    """The shipped entries (sweeps/models.toml, newer_models.toml) of this kind."""
     build: Callable[[], tuple[Any, Any]]
     """Makes the network and its processor; torch's seed decides the weights."""
     vllm: bool = True

@@ -1,4 +1,4 @@
-"""Random checkpoints of the architectures in sweeps/tables/newer_models.toml, built like those in ``tests.actors.architectures``.
+"""Tiny random checkpoints of the architectures in sweeps/newer_models.toml, built as those in ``tests.actors.architectures``.
 
 Structure, special tokens, start tokens and tilings follow the documentation and the processors of transformers 5; numbers are
 small. The chat templates keep what questions with pictures use of the published ones. Every processor needs torchvision.

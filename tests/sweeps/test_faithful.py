@@ -61,6 +61,6 @@ def test_a_sweep_makes_its_local_models_faithful_and_an_entry_itself_alone() -> 
 
 
 def test_every_difference_says_what_why_and_which_switch_undoes_it() -> None:
-    for texts in read_toml(ROOT / "sweeps/tables/differences.toml").values():
+    for texts in read_toml(ROOT / "sweeps/differences.toml").values():
         assert list(texts) == ["ours", "package", "reason", "switch"]
         assert re.search(r"faithful|sampling|backend|endpoint|^chat|^none$", texts["switch"])

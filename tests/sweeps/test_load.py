@@ -9,11 +9,14 @@ from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError, build, build_cell, build_judge, load, skipped_products
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
+from sweeps.sweep_file import NO_SWEEPS
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
 
-SWEEPS = [*ROOT.glob("sweeps/*.toml"), *ROOT.glob("sweeps/ablations/*.toml"), ROOT / "sweeps/tables/starter.toml"]
+
+REGISTRIES = {*NO_SWEEPS} - {"starter.toml"}
+SWEEPS = [path for path in sorted(ROOT.glob("sweeps/**/*.toml")) if path.name not in REGISTRIES]
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda p: p.name)
