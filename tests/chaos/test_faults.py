@@ -55,7 +55,7 @@ def test_a_worker_that_hangs_is_replaced_and_does_not_stay(
 
 def test_a_preempted_node_is_emptied_before_it_dies(ground, demo_data, tmp_path):
     """Ray announces that the cloud takes the node: what plays there ends and is stored, and no worker is lost with it."""
-    copies, out, raylet = 3 * COPIES, tmp_path / "run", ground.raylet(ground.second)
+    copies, out, raylet = 6 * COPIES, tmp_path / "run", ground.raylet(ground.second)
     process = ground.start("run", sweep(tmp_path / "long.toml", demo_data, copies), "--output", out)
     try:
         wait_until_playing(out, process)
