@@ -5,6 +5,7 @@ A refused request ends its episode, a temporary error is retried, and an error t
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -117,6 +118,10 @@ class OpenAIBackend(Backend):
 
     def set_budget(self, ledger: Any, holder: str) -> None:
         self.wallet = Wallet(ledger, self.model.name, holder)
+
+    def classify(self, error: Exception, sent: Mapping[str, Any] | None = None) -> Exception:
+        """Return the RetryableError or BackendError for an error of the SDK; ``sent`` is the body of the request."""
+        return self.dialect.classify(error, sent or {})
 
     async def close(self) -> None:
         self.pictures.close()
