@@ -111,8 +111,9 @@ class Renderer:
         if _memory(pixels) <= self.cache_bytes:
             with self._lock:
                 self._cache[path] = decoded
-                while self.cached_bytes > self.cache_bytes:
-                    self._cache.popitem(last=False)
+                excess = self.cached_bytes - self.cache_bytes
+                while excess > 0:
+                    excess -= _memory(self._cache.popitem(last=False)[1].pixels)
         return decoded
 
     def size(self, ref: ImageRef) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import NamedTuple
 
 import polars as pl
@@ -151,15 +151,22 @@ def recording_pictures(folder: Path, data: str, plan: Plan, plays: bool) -> Iter
         yield stop
         return
 
-    with ThreadPoolExecutor(1) as thread:
-        recording = thread.submit(record_pictures, folder, Path(data), all_paths(plan), stop)
+    def record() -> None:
         try:
-            yield stop
-        except BaseException:
-            stop.set()
-            raise
-        if problem := recording.exception():  # a full disk, or a plan that no worker can play: the sweep reports both
-            log.warning("the hashes of the pictures are not saved: %r", problem)
+            record_pictures(folder, Path(data), all_paths(plan), stop)
+        except (OSError, ValueError) as problem:
+            # a full disk, or a plan that no worker can play; the sweep itself reports both
+            log.warning("the hashes of the pictures are not saved: %s", problem)
+
+    thread = Thread(target=record, name="picture-sums", daemon=True)
+    thread.start()
+    try:
+        yield stop
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        thread.join()
 
 
 def _scan_picture(data: Path, path: str, previous: PictureFile | None) -> PictureFile:

@@ -46,7 +46,9 @@ class PackageCall:
         if repeats:
             inputs = {name: value[:, 1:] if value.shape == (1, length) else value for name, value in inputs.items()}
         if raw:
-            inputs = {k: v.to(torch.uint8) if v.is_floating_point() else v for k, v in inputs.items()}
+            inputs = {
+                name: value.to(torch.uint8) if value.is_floating_point() else value for name, value in inputs.items()
+            }
         hashes = hash_tensors(inputs, getattr(torch, engine.dtype))
         return hashes | (self._normalization() if raw else {}), repeats
 
