@@ -15,9 +15,10 @@ from actors.engine.openai.reply import FIELDS, WORDS
 
 MAX_WORDS, MAX_DEPTH = 40, 8
 """Most texts of an error body, and its deepest level, that are read."""
-MEANINGS: dict[str, str] = {meaning: "|".join(words) for meaning, words in WORDS["refusal"].items()}
-SUBJECT, EXCESS = (f"(?:{MEANINGS[name]})" for name in ("subject", "excess"))
-MEANINGS["too_long"] += f"|{SUBJECT}.{{0,80}}?{EXCESS}|{EXCESS}.{{0,80}}?{SUBJECT}"
+_TEXTS: dict[str, str] = {meaning: "|".join(words) for meaning, words in WORDS["refusal"].items()}
+SUBJECT, EXCESS = (f"(?:{_TEXTS.pop(name)})" for name in ("subject", "excess"))
+_TEXTS["too_long"] += f"|{SUBJECT}.{{0,80}}?{EXCESS}|{EXCESS}.{{0,80}}?{SUBJECT}"
+MEANINGS = {meaning: re.compile(text, re.I | re.S) for meaning, text in _TEXTS.items()}
 NEUTRAL = (1.0, 0, -1)
 """Values of ``top_p``, ``top_k`` and ``min_p`` that keep every token."""
 
@@ -61,7 +62,7 @@ def _leaves(value: Any, key: str, depth: int) -> Iterator[tuple[str, str]]:
 
 def says(words: str, meaning: str) -> bool:
     """Return True if words of a service have this meaning (``words.toml``)."""
-    return re.search(MEANINGS[meaning], words, re.I | re.S) is not None
+    return MEANINGS[meaning].search(words) is not None
 
 
 def status_in(body: Mapping[str, Any], words: str) -> int:

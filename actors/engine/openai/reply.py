@@ -23,6 +23,7 @@ MAX_SHOWN, MAX_PARTS = 40, 1000
 WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
 FIELDS: dict[str, list[str]] = WORDS["fields"]
 """The words of services by meaning, and their fields by use."""
+ENDS = {meaning: re.compile("|".join(words), re.I) for meaning, words in WORDS["end"].items()}
 T = TypeVar("T")
 
 
@@ -132,7 +133,7 @@ def parse_first_choice(answer: Mapping[str, Any], tools: bool = False) -> Answer
 def read_finish(word: object) -> str:
     """Return ``stop``, ``length``, ``content_filter``, ``failed`` or ``unknown``."""
     text = word if isinstance(word, str) else ""
-    return next((kind for kind, words in WORDS["end"].items() if re.search("|".join(words), text, re.I)), "unknown")
+    return next((meaning for meaning, pattern in ENDS.items() if pattern.search(text)), "unknown")
 
 
 def _read_content(message: Mapping[str, Any]) -> tuple[str, str]:
