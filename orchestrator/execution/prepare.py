@@ -115,14 +115,15 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
 
 def announce(state: AttemptState) -> None:
     """Print the size of the sweep, what is pending, and which cells are paused, cancelled or stopped."""
-    plan, pending = state.plan, [*chain.from_iterable(state.pending.values())]
+    plan, pending = state.plan, sum(map(len, state.pending.values()))
     backlog = state.judge_queue.backlog if state.judge_queue else ()
     state.say(
         f"{state.sweep.name}: {len(plan.cells)} cells, {plan.total_with_stops:,} episodes,"
-        f" {plan.total_with_stops - len(pending):,} finished, {len(pending):,} pending"
+        f" {plan.total_with_stops - pending:,} finished, {pending:,} pending"
         + (f", {len(backlog):,} answers to judge" if backlog else "")
     )
-    unfinished = dict.fromkeys(plan.cells[index].key for index in plan.cells_of(pending))
+    indexes = plan.cells_of(chain.from_iterable(state.pending.values()))
+    unfinished = dict.fromkeys(plan.cells[index].key for index in indexes)
     savings = [plan.precision.describe_savings(planned_cells(plan))] if plan.precision else []
     for line in (*state.standing.sentences(unfinished), *savings):
         state.say(line)
