@@ -201,9 +201,9 @@ def _question(sample: Sample, again: Replayed, protocol: Protocol) -> ReplayedTu
         return ReplayedTurn(view._replace(options=(), categories=()))
     askable = set(game.askable(sample, again.before)) if view.options else set()
     asks = tuple(n for n, option in enumerate(view.options) if option in askable)
-    said = named_indices(again.option or "", view.options, view.categories)
+    named = named_indices(again.option or "", view.options, view.categories)
     answer = len(view.options) + view.categories.index(sample.answer) if game.answerable(sample, again.before) else -1
-    return ReplayedTurn(view, answer, asks, said)
+    return ReplayedTurn(view, answer, asks, named)
 
 
 def _verdict(row: Row) -> dict[str, Any]:

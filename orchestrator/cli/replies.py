@@ -86,8 +86,8 @@ def _show_agreement(folder: Path, as_json: bool) -> None:
     pairs = judge_agreement.agreement(folder)
     agreement = pairs.drop("first_yes", "other_yes")
     too_few = "fewer than two judges have read answers of this run"
-    shown = text_table(agreement.columns, agreement.iter_rows()) if pairs.height else too_few
-    print_result(as_json, pairs.to_dicts(), shown)
+    outcome = text_table(agreement.columns, agreement.iter_rows()) if pairs.height else too_few
+    print_result(as_json, pairs.to_dicts(), outcome)
 
 
 # -- audit ---------------------------------------------------------------------------------------------------------------

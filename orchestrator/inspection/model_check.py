@@ -116,8 +116,8 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", rende
 def _policy(model: ModelSpec) -> str:
     """Return the source cell of a built-in policy."""
     name = model.source.removeprefix("builtin:")
-    known = name in POLICIES or name in offers("policy")
-    return "ok: ships with the tree" if known else f"no: unknown policy {name!r}; choose from {', '.join(POLICIES)}"
+    is_policy = name in POLICIES or name in offers("policy")
+    return "ok: ships with the tree" if is_policy else f"no: unknown policy {name!r}; choose from {', '.join(POLICIES)}"
 
 
 def _find_checkpoint(model: ModelSpec, offer: PackageModel | None, hub: bool) -> tuple[str, Checkpoint]:

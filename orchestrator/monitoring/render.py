@@ -17,8 +17,8 @@ def table(snapshot: Snapshot, max_rows: int = 100) -> list[Table | str]:
     cells = [format_row(row) for row in rows[:max_rows]]
     headings = list(format_row(GroupRow("")))
     hidden = [f"{len(rows) - max_rows} more models are waiting or done"] if rows[max_rows:] else []
-    shown = text_table(headings, (row.values() for row in cells), numbers=len(headings) - 1)
-    return [drop_empty_columns(shown), *hidden, headline(snapshot)]
+    models = text_table(headings, (row.values() for row in cells), numbers=len(headings) - 1)
+    return [drop_empty_columns(models), *hidden, headline(snapshot)]
 
 
 def lines(snapshot: Snapshot) -> list[str]:

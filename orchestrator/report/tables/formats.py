@@ -102,8 +102,8 @@ def latex(table: Table) -> str:
 
 def escape_latex(text: str) -> str:
     """Return the text as LaTeX prints it, on one line; characters without a glyph become ``?``."""
-    shown = "".join(_COMMANDS.get(c, c) if ord(c) < 128 or c.isalpha() else "?" for c in one_line(text))
-    return re.sub(r"-(?=-)", "-{}", shown)  # two dashes would become a long one
+    escaped = "".join(_COMMANDS.get(c, c) if ord(c) < 128 or c.isalpha() else "?" for c in one_line(text))
+    return re.sub(r"-(?=-)", "-{}", escaped)  # two dashes would become a long one
 
 
 def _latex_cell(cell: TableCell) -> str:
