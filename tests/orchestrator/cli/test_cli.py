@@ -295,7 +295,7 @@ def test_transcripts_are_scored_as_json_lines(demo_data: Path, tmp_path: Path) -
         ("{", "line 1 is not JSON"),
         ('{"scenario": "XX", "id": 1, "answers": []}', "scenario"),
         ('{"scenario": "QD", "id": 99999, "answers": []}', "no sample with id 99999"),
-        ('{"scenario": "QD", "id": 1, "answers": [], "hnit": true}', "'hnit'"),
+        ('{"scenario": "QD", "id": 1, "answers": [], "hnit": true}', "line 1: unknown key 'hnit'"),
     ],
 )
 def test_a_bad_line_of_a_transcript_is_one_sentence(line: str, words: str, demo_data: Path, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_track_rebuilds_mirror_from_folder_without_duplicates(folder):
 
 
 def test_track_refuses_a_folder_without_results_and_a_missing_server(tmp_path):
-    with pytest.raises(RunFolderError, match=r"has no results to send \(.*\); run its sweep first: "):
+    with pytest.raises(RunFolderError, match=r"no results to send \(.*\); run its sweep first: proactive-sweep run$"):
         track(tmp_path)
     write_run_files(tmp_path, [row(0)], tracking={"uri": "http://***@host"})
     with pytest.raises(RunFolderError, match="type the whole address as --tracking-uri"):
