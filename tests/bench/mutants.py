@@ -73,12 +73,16 @@ def _places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]
 
 
 def _is_skipped(node: ast.AST) -> bool:
-    """Return True for what only checks, or only people read: messages, logs, help, docstrings and text with a space."""
+    """Return True for what only checks or tunes, or only people read: messages, logs, help, docstrings, text with a space."""
     match node:
         case ast.Raise() | ast.Assert() | ast.Import() | ast.ImportFrom() | ast.keyword(arg="help"):
             return True
         case ast.Expr(value=ast.Constant() | ast.Call(func=ast.Attribute(value=ast.Name(id="log")))):
             return True
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int() | float())):
+            return name.isupper()
+        case ast.JoinedStr():
+            return any(_is_skipped(part) for part in node.values)
         case ast.Constant(value=str(text)):
             return " " in text
     return False
