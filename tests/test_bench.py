@@ -1,6 +1,7 @@
 """Every bench runs, at its smallest size, and a ratio is told only where the machine was idle."""
 
 import ast
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,14 +34,11 @@ def test_bench_runs_and_prints_its_table(name, capfd):
 def test_sides_are_run_in_turn_and_all_values_kept():
     order, values = [], iter(range(6))
 
-    def side(name):
-        def run():
-            order.append(name)
-            return {"s": next(values)}
+    def run(name):
+        order.append(name)
+        return {"s": next(values)}
 
-        return run
-
-    rows = run_alternately("x", {"a": side("a"), "b": side("b")}, 3, Others(seconds=0.0))
+    rows = run_alternately("x", {name: partial(run, name) for name in "ab"}, 3, Others(seconds=0.0))
     assert order == ["a", "b"] * 3
     assert rows == [Row("x", "s", "a", (0, 2, 4)), Row("x", "s", "b", (1, 3, 5))]
     assert str(rows[0]) == "| x | s | a | 2 | 0 | 4 | 3 |"

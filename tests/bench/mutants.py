@@ -82,10 +82,8 @@ def _is_skipped(node: ast.AST) -> bool:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int() | float())):
             return name.isupper()
         case ast.JoinedStr():
-            return any(_is_skipped(part) for part in node.values)
-        case ast.Constant(value=str(text)):
-            return " " in text
-    return False
+            return any(map(_is_skipped, node.values))
+    return isinstance(node, ast.Constant) and " " in str(node.value)
 
 
 def _replacements(node: ast.AST, field: str) -> Iterator[ast.AST]:
@@ -139,8 +137,8 @@ def run_room(folder: str, sample: int, seed: int) -> str:
     """Change a sample of a room's code, print what no test noticed, and return the room's row of the table."""
     modules = {name: path for name, path in MODULES.items() if path.with_suffix("").is_relative_to(ROOT / folder)}
     mutants = [mutant for path in sorted(modules.values()) for mutant in list_mutants(path.relative_to(ROOT))]
-    chosen = Random(f"{seed}/{folder}").sample(mutants, min(sample, len(mutants)))
-    tests, survivors, note = list_tests(folder, modules), chosen, ""
+    survivors = chosen = Random(f"{seed}/{folder}").sample(mutants, min(sample, len(mutants)))
+    tests, note = list_tests(folder, modules), ""
     with tempfile.TemporaryDirectory(prefix="mutants-") as copied:
         tree = Path(shutil.copytree(ROOT, copied, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True))
         for marker, *testmon in (("not slow and not long", "--testmon"), ("slow and not long",)):
