@@ -14,10 +14,10 @@ import polars as pl
 from envs.types import Ending
 from orchestrator.datasets.staging import pin_data
 from orchestrator.execution import prepare, startup_checks
+from orchestrator.execution.attempt_log import open_attempt_log
 from orchestrator.execution.prepare import AttemptState
 from orchestrator.execution.score import AttemptOutcome, write_judge_scores, write_outcome
 from orchestrator.execution.stop_signals import StopSignals
-from orchestrator.execution.worker_logs import open_attempt_log
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.pictures import recording_pictures

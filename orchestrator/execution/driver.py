@@ -16,11 +16,11 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError, RayError, Ray
 from actors.engine.backend import ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
 from orchestrator.datasets.node_staging import stage_on_node
+from orchestrator.execution.attempt_log import log_nodes, log_ready
 from orchestrator.execution.cluster_view import ClusterView, node_hosts
 from orchestrator.execution.ray_cluster import cluster_address
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.stop_signals import AttemptClock
-from orchestrator.execution.worker_logs import log_nodes, log_ready
 from orchestrator.execution.worker_pool import FATAL_START_ERRORS, WorkerPool, last_line, loss_reason, resolve
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan

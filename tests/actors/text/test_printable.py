@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.text.printable import UNSAFE, one_line, printable, spell_invisible, strip_colors
-from orchestrator.execution.worker_logs import open_attempt_log
+from orchestrator.execution.attempt_log import open_attempt_log
 from tests.actors.hostile import CONTROL
 
 

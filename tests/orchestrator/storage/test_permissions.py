@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.execution.worker_logs import open_attempt_log
+from orchestrator.execution.attempt_log import open_attempt_log
 from orchestrator.storage.status import write_status
 from orchestrator.storage.verdict_store import VerdictStore
 from tests.orchestrator.report import runs

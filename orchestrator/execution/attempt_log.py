@@ -1,6 +1,6 @@
 """The log of an attempt, ``logs/attempt-0001/driver.log``: the driver's events, bounded in size and without secrets.
 
-What workers print is in Ray's own logs on their nodes; it names the files.
+What workers print is in Ray's own logs on their nodes; this log names those files.
 """
 
 import logging
@@ -29,10 +29,11 @@ log = logging.getLogger(__name__)
 def open_attempt_log(folder: Path) -> Iterator[Path]:
     """Log what the orchestrator does inside the block to a new folder; errors also go to stderr.
 
-    If the folder or the file cannot be created, the run goes on without a log.
+    Yield the new folder, which does not exist if it cannot be created; the run then goes on without a log.
     """
     logs, logger = folder / FOLDER, logging.getLogger("orchestrator")
-    numbers = [int(path.name[8:]) for path in logs.glob("attempt-*") if path.name[8:].isdigit()]
+    names = (path.name.removeprefix("attempt-") for path in logs.glob("attempt-*"))
+    numbers = map(int, filter(str.isdecimal, names))
     attempt = logs / f"attempt-{max(numbers, default=0) + 1:04d}"
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     handlers[0].setLevel(logging.ERROR)
@@ -61,7 +62,7 @@ def open_attempt_log(folder: Path) -> Iterator[Path]:
 
 class _LogFile(logging.handlers.RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:
-        """Go on without the line on a disk that takes no more; the store says so, and once."""
+        """Drop the line if the disk cannot take it; the store reports a full disk once."""
 
     def close(self) -> None:
         with suppress(OSError):
