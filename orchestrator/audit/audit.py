@@ -1,10 +1,11 @@
 """``audit``: replay every stored reply in our game and in the package ``proactivebench``, and list the differences.
 
-Of a game: how each reply is read, picture and crop, question and options, both verdicts, the move; then ending, number of turns
-and the counts of actions. Under random-proactive our game draws its moves from the seed again, while the package, which does not
-specify the draw, gets the recorded ones. Of open-ended answers: picture and question, accepted answers, and both readings of
-every stored verdict. Not compared: sizes of pictures, solved examples, missing replies, the package's two hints for open-ended
-answers, its accepted answers for a clear picture (docs/decisions/0003), and earlier attempts of a judge, which are not stored.
+For games it compares the reading of each reply, the picture and crop, the question and options, both verdicts and the move; then
+the ending, the number of turns and the counts of actions. Under random-proactive our game draws its moves from the seed again;
+the package does not specify the draw, so it gets the recorded moves. For open-ended answers it compares the picture and question,
+the accepted answers, and both readings of every stored verdict. It does not compare sizes of pictures, solved examples, missing
+replies, the package's two hints for open-ended answers, its accepted answers for a clear picture (docs/decisions/0003), and
+earlier attempts of a judge, which are not stored.
 """
 
 from collections import Counter
@@ -100,7 +101,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Return True if all episodes were compared and none differs."""
+        """Return True if nothing differs and no sample is missing; the package need not have, nor finish, an episode."""
         return not self.differences and not self.without_sample
 
     def lines(self) -> Iterator[str]:
@@ -134,20 +135,22 @@ def audit(
         sweep = sweep.model_copy(update={"data": str(data)})
     plan = plan_from_folder(folder, sweep)
     ask = open_package(fetch_lines(sweep), package, python, install)
-    count, turn_count, verdict_count, found, raised = 0, 0, 0, list[Difference](), list[str]()
+    count, turn_count, verdict_count, differing, raised = 0, 0, 0, list[Difference](), list[str]()
     cells = {c.key: c for c in plan.cells if c.scenario in SCENARIOS and not c.condition.rules}
     recordings = _recordings(plan, folder, cells)
     while batch := list(islice(recordings, BATCH)):
         for episode, answer in zip(batch, ask(list(map(task, batch))), strict=True):
             count, turn_count = count + 1, turn_count + len(episode.row["reply"])
             verdict_count += len(episode.verdicts)
-            found += differences(episode, answer)
+            differing += differences(episode, answer)
             if answer["raised"]:
                 raised.append(f"{episode.row['key']}: the package raises {answer['raised']}")
     others = stored_episodes(plan, folder).filter(~pl.col("cell").is_in(list(cells))).select(pl.len())
     plan_keys = key_frame(plan.all_keys()).lazy()
     missing = planned_episodes(folder).join(plan_keys, on="key", how="anti").select(pl.len()).collect().item()
-    return Audit(count, turn_count, verdict_count, tuple(found), tuple(raised), int(missing), others.collect().item())
+    return Audit(
+        count, turn_count, verdict_count, tuple(differing), tuple(raised), int(missing), others.collect().item()
+    )
 
 
 def _recordings(plan: Plan, folder: Path, cells: Mapping[str, Cell]) -> Iterator[Recording]:
@@ -198,13 +201,13 @@ def differences(episode: Recording, package: Mapping[str, Any]) -> Iterator[Diff
 # -- games -------------------------------------------------------------------------------------------------------------
 def _game_sides(episode: Recording, package: Mapping[str, Any]) -> Sides:
     row, condition, protocol = episode.row, episode.cell.condition, episode.cell.protocol
-    turns = episode.replay()
+    replays = episode.replay()
     resized = protocol is Protocol.MCQA and condition.history and condition.resized
     edge = SCENARIOS[episode.sample.scenario].history_edge if resized else None
-    for number, (view, plain, option, *_, turn) in enumerate(turns):
-        move = turn.move and turn.move.value
+    for number, replayed in enumerate(replays):
+        view, turn, move = replayed.view, replayed.turn, replayed.turn.move and replayed.turn.move.value
         if protocol is not Protocol.MCQA:
-            yield f"turn {number}, read as", row["read_as"][number], option, NOT_ASKED
+            yield f"turn {number}, read as", row["read_as"][number], replayed.option, NOT_ASKED
         ours = (
             resize_image(view.image, edge).key, turn.option.value, turn.category.value, turn.action.value, move, turn.frame
         )  # fmt: skip
@@ -213,19 +216,19 @@ def _game_sides(episode: Recording, package: Mapping[str, Any]) -> Sides:
         theirs = package["turns"][number] if number < len(package["turns"]) else None
         if theirs is not None or not package["raised"]:
             options = [*view.options, *view.categories]
-            shown = [*_seen(plain), options, turn.option.value, turn.category.value, move]
+            shown = [*_seen(replayed.plain), options, turn.option.value, turn.category.value, move]
             yield f"turn {number}", NOT_ASKED, shown, theirs
-    yield "replies", len(row["reply"]), len(turns), NOT_ASKED
-    yield from _total_sides(row, turns, package)
+    yield "replies", len(row["reply"]), len(replays), NOT_ASKED
+    yield from _total_sides(row, replays, package)
 
 
 def _seen(view: View) -> list[Any]:
     return [view.image.path, view.image.crop and [float(edge) for edge in view.image.crop], view.prompt]
 
 
-def _total_sides(row: Mapping[str, Any], turns: Sequence[Replayed], package: Mapping[str, Any]) -> Sides:
+def _total_sides(row: Mapping[str, Any], replays: Sequence[Replayed], package: Mapping[str, Any]) -> Sides:
     """Yield the ending, the number of turns and the counts of actions."""
-    last = turns[-1] if turns else None
+    last = replays[-1] if replays else None
     ours = last.state.ending.value if last and last.state.ending else None
     stored = None if row["ending"] in (*ERRORS, Ending.OVERFLOW) else row["ending"]
     if stored in (Ending.TRUNCATED, Ending.THOUGHTS_CUT):
@@ -234,9 +237,9 @@ def _total_sides(row: Mapping[str, Any], turns: Sequence[Replayed], package: Map
     if ours == Ending.LIMIT and theirs == Ending.WRONG and last and last.turn.move is None:
         theirs = ours  # the package calls a suggestion at the limit wrong
     yield "ending", stored, ours, theirs
-    actions = Counter(turn.turn.action.value for turn in turns)
+    actions = Counter(replayed.turn.action.value for replayed in replays)
     unanswered = row["ending"] == Ending.OVERFLOW  # the last turn has no reply
-    yield "turns", row["turns"], len(turns) + unanswered, NOT_ASKED
+    yield "turns", row["turns"], len(replays) + unanswered, NOT_ASKED
     yield "correct", row["correct"], ours == Ending.CORRECT, NOT_ASKED
     for name, action in COUNTED.items():
         yield name, row[name], actions[action], NOT_ASKED
