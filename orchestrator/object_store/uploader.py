@@ -6,7 +6,7 @@ rename has on disk: it commits (docs/decisions/0002 and 0004).
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -43,14 +43,14 @@ def is_shared(name: str) -> bool:
 
 
 def _upload_order(name: str) -> tuple[int, str]:
-    """Return the place of a file among those that are uploaded together: parts as on disk, then all others."""
+    """Return a sort key: parts in the order of ``WRITE_ORDER``, then other files, each by name."""
     return WRITE_ORDER.index(name.partition("/")[0]) if parse_part(name) else len(WRITE_ORDER), name
 
 
-def replaced_parts(names: Iterable[str], existing: Collection[str]) -> set[str]:
+def replaced_parts(names: Iterable[str], existing: Set[str]) -> set[str]:
     """Return the parts whose rows a merged part among ``existing`` holds; it needs its turns and its episodes."""
     merges = {part for name in existing if (part := parse_part(name)) and part.first < part.last}
-    complete = [part for part in merges if {f"turns/{part.name}", f"episodes/{part.name}"} <= set(existing)]
+    complete = [part for part in merges if {f"turns/{part.name}", f"episodes/{part.name}"} <= existing]
     parts = {name: part for name in names if (part := parse_part(name)) and not name.startswith("verdicts/")}
     return {name for name, part in parts.items() if any(map(part.is_inside, complete))}
 
@@ -148,24 +148,25 @@ class Uploader:
 
     def _removed(self, local: Iterable[str]) -> list[str]:
         """Return objects whose files this package has removed, merged or moved aside, episodes first."""
-        absent = {name for name in self._uploaded.keys() - set(local) if is_shared(name)}
+        absent = self._uploaded.keys() - set(local)
         sums = checksums.read_sums(self.folder) if absent else {}
         return sorted(name for name in absent if checksums.GONE in sums.get(name, ()))
 
     def _work(self) -> None:
-        last_success, is_failing = time.monotonic(), False
+        closing, is_failing, waits_since = False, False, 0.0
         while True:
-            closing = self._closing.wait(ROUND_INTERVAL_S)
+            if not closing and (closing := self._closing.wait(ROUND_INTERVAL_S)):
+                waits_since = time.monotonic()
             try:
                 if not self.upload_round() and closing:
                     self._unsent = ""
                     return
-                last_success, is_failing = time.monotonic(), False
+                waits_since, is_failing = time.monotonic(), False
             except (BucketError, OSError) as problem:
                 if not is_failing:
                     say(f"{problem}; the sweep continues, and the upload is retried")
                 self._unsent, is_failing = str(problem), True
-                if closing and (isinstance(problem, OSError) or time.monotonic() - last_success >= UPLOAD_TIMEOUT_S):
+                if closing and (isinstance(problem, OSError) or time.monotonic() - waits_since >= UPLOAD_TIMEOUT_S):
                     return  # waiting does not repair a local disk
                 if closing:
                     time.sleep(ROUND_INTERVAL_S)

@@ -1,9 +1,13 @@
 """The uploader's order, its pauses and its failures, over a bucket in a folder of this machine."""
 
+import threading
+import time
+
 import pytest
 
 from envs.errors import RunFolderError
-from orchestrator.object_store.bucket import Bucket
+from orchestrator.object_store import uploader
+from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.object_store.uploader import Uploader
 from orchestrator.object_store.writer_lock import FOLDER, WriterLock
 from orchestrator.storage import checksums, safe_write
@@ -104,3 +108,14 @@ def test_a_part_of_another_writer_stops_this_one(uploading, bucket, folder):
     with pytest.raises(RunFolderError) as refused:
         uploading.upload_round()
     assert str(refused.value) == f"{bucket.url}/{part('turns', 1)} was written by another process, so this one stops"
+
+
+def test_the_end_of_an_attempt_waits_for_a_bucket_that_has_failed_for_long(uploading, bucket, folder, monkeypatch):
+    monkeypatch.setattr(uploader, "ROUND_INTERVAL_S", 0.02)
+    monkeypatch.setattr(uploader, "UPLOAD_TIMEOUT_S", 0.5)
+    put(folder, "plan.json")
+    bucket.fault = BucketError("the bucket is away")
+    uploading.start()
+    time.sleep(0.6)
+    threading.Timer(0.1, setattr, (bucket, "fault", None)).start()
+    assert uploading.close() == "" and bucket.read("plan.json") == b"x"
