@@ -1,4 +1,4 @@
-"""Places that cannot hold a run, each as one sentence that says what to do: broken disks, and copies that Ray deletes."""
+"""Turns errors of unusable disks into one sentence each, and refuses paths in a copy of the checkout that Ray deletes."""
 
 import contextlib
 import errno
@@ -17,6 +17,7 @@ DENIED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 """Error numbers of a path that belongs to another user or has the wrong kind."""
 COPIES = "working_dir_files"
 """Folder in which Ray unpacks the ``--working-dir`` of jobs, a copy of the checkout that is deleted with the job."""
+RESUME = "rerun the same command to resume"
 
 
 @contextlib.contextmanager
@@ -27,16 +28,14 @@ def disk_errors(folder: Path) -> Iterator[None]:
     except (OSError, pl.exceptions.PolarsError) as problem:
         number = error_number(problem)
         if number == errno.ENOENT and not folder.exists():
-            reason, remedy = "it was moved or removed meanwhile", "move it back"
+            reason, remedy = "it was moved or removed meanwhile", f"move it back, and {RESUME}"
         elif number in DENIED and str(folder) in str(problem):
-            reason, remedy = str(problem), "copy it to a folder of your own"
+            reason, remedy = str(problem), "copy it to a folder of your own, and name that folder instead"
         elif number in BROKEN:
-            reason, remedy = os.strerror(number), "make room or repair the disk"
+            reason, remedy = os.strerror(number), f"make room or repair the disk, and {RESUME}"
         else:
             raise
-        raise RunFolderError(
-            f"{folder} cannot be written ({reason}); {remedy}, and rerun the same command to resume: stored episodes are kept"
-        ) from None
+        raise RunFolderError(f"{folder} cannot be written ({reason}); {remedy}: stored episodes are kept") from None
 
 
 def durable_path(output: str) -> Path:

@@ -24,8 +24,9 @@ def test_a_full_or_failing_disk_says_that_the_same_command_goes_on(tmp_path, num
 
 
 def test_a_folder_of_somebody_else_says_to_copy_it(tmp_path):
-    with pytest.raises(RunFolderError, match="copy it to a folder of your own"):
+    with pytest.raises(RunFolderError, match="copy it to a folder of your own, and name that") as refused:
         attempt(tmp_path, PermissionError(errno.EACCES, "x", str(tmp_path / "plan.json")))
+    assert "rerun" not in str(refused.value)
 
 
 def test_a_folder_that_was_moved_away_is_named(tmp_path):
