@@ -1,7 +1,7 @@
 """The process that records a run folder in MLflow while the sweep plays: about once a second it sends what is new.
 
 It imports MLflow while the sweep is planned, and opens nothing before it is told which run to record. It prints sentences for
-the user, and ends once it has sent the end of the run or the server is gone.
+the user. It ends once it has sent the end of the run, or has failed twice to send it.
 """
 
 import ctypes
@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 
 from actors.text.redaction import redact_address
+from envs.errors import RunFolderError
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import score
 from orchestrator.storage.run_folder import planned_cells, planned_episodes, stored_sweep
@@ -30,8 +31,10 @@ from orchestrator.tracking.rebuild import read_results
 from orchestrator.tracking.tracker import TrackedRun
 
 SEND_INTERVAL_S = 1.0
-FIRST_SCORE_S, SCORE_INTERVAL_S, POINTS, REST_FACTOR = 10.0, 30.0, 20, 100
-"""Seconds to the first scoring, and between two at first, later the run's age / POINTS; they take 1 / REST_FACTOR of the time."""
+FIRST_SCORE_S, SCORE_INTERVAL_S = 10.0, 30.0
+"""Seconds until the first scoring, and fewest seconds between two."""
+POINTS, REST_FACTOR = 20, 100
+"""A scoring waits at least the run's age / POINTS, and REST_FACTOR times as long as the last one took."""
 MEASURE_INTERVAL_S = 30
 SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 """MLflow's own variable; "false" turns the measurements of the driver's machine off."""
@@ -95,12 +98,12 @@ class Mirror:
             options = {"resume_logging": True, "tracking_uri": mlflow_run.uri}
             monitor = SystemMetricsMonitor(mlflow_run.parent, MEASURE_INTERVAL_S, **options)
             monitor.start()
-            self.monitor = monitor._process
+            self.monitor = monitor._process  # nothing public says whether it still measures
 
 
 def score_stored(folder: Path) -> pl.DataFrame:
     """Return a row per planned cell from the episodes stored so far; none if a part cannot be read, which the driver reports."""
-    with suppress(OSError, pl.exceptions.PolarsError):
+    with suppress(OSError, pl.exceptions.PolarsError, RunFolderError):
         sweep, planned = stored_sweep(folder), pl.DataFrame(planned_cells(folder))
         judged = verdicts(folder).filter(pl.col("judge") == own_judge_key(sweep))
         return score(planned_episodes(folder), planned, judged, reference=sweep.reference_conditions)
@@ -118,7 +121,7 @@ def end_with_parent(parent: int) -> None:
 def main() -> int:
     """Send until the driver says how the sweep ended; return 1 if that could not be sent."""
     driver = Connection(os.dup(0), writable=False)
-    sys.stdout = os.fdopen(os.dup(1), "w")
+    sys.stdout = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
     os.dup2(2, 1)  # MLflow's own prints go to standard error
     parent, uri = driver.recv()
     end_with_parent(parent)

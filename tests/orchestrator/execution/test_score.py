@@ -41,3 +41,5 @@ def test_shares_of_asking_are_null_where_a_condition_of_the_sweep_cannot_be_aske
     for rows in (score_folder(plan, spec, folder, ""), score_stored(folder), read_run(folder).rows):
         shares = {row["condition"]: row["asks"] for row in rows.iter_rows(named=True)}
         assert shares["clear"] is None and shares["zero-shot"] is not None
+    (folder / "plan.json").write_bytes(b"{")
+    assert score_stored(folder).is_empty(), "the driver reports the damage"

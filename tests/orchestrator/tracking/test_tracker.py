@@ -102,6 +102,15 @@ def test_tracker_does_not_import_mlflow_and_none_starts_nothing(tmp_path):
         Tracker(TrackedRun("otlp://host:4318", "e", tmp_path, "s", {}))
 
 
+def test_a_sentence_with_a_byte_that_is_not_utf8_does_not_end_the_recording(tmp_path, capfd):
+    folder = tmp_path / os.fsdecode(b"run\xff")
+    folder.mkdir()
+    with Tracker(tracked_run(folder)) as tracker:
+        tracker.start({})
+        assert r"run\udcff/mlflow.db" in wait_for("cannot be reached", capfd)
+        assert tracker._process.poll() is None
+
+
 def test_a_run_that_plays_nothing_leaves_no_process_and_no_store(tmp_path):
     own = os.getpriority(os.PRIO_PROCESS, 0)
     with Tracker(tracked_run(tmp_path)) as tracker, tracker.in_background():
