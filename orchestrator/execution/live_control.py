@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from envs.plural import pluralize
 from orchestrator.planning.plan import Plan
 from orchestrator.storage import control_log
 from orchestrator.storage.control_log import JUDGE, UNDO, Command, ControlState, matches
+from sweeps.protocol import Protocol
 
 if TYPE_CHECKING:
     from orchestrator.execution.driver import Driver
@@ -41,10 +43,15 @@ class LiveControl:
         for name in sorted(driver.schedule.groups):
             ordinals: tuple[Container[int], Container[int]] = (paused, withdrawn)
             if name == judge:
-                ordinals = range(self.plan.total if standing.find("pause", JUDGE) else 0), ()
+                ordinals = range(sys.maxsize if standing.find("pause", JUDGE) else 0), ()  # gold answers, too
             driver.act(driver.schedule.hold(name, *ordinals, driver.now()))
-        nodes = self._nodes()
-        driver.drain({name for target in standing.drained for name in find_nodes(target, nodes)})
+        nodes, drained = self._nodes(), set[str]()
+        for command in standing.commands:  # a node may be drained by its host, and reopened by its name
+            if command.verb == "drain":
+                drained |= find_nodes(command.target, nodes)
+            elif command.verb == "undrain":
+                drained -= find_nodes(command.target, nodes)
+        driver.drain(drained)
 
     def _nodes(self) -> dict[str, str]:
         """Return GPU node -> its host."""
@@ -65,7 +72,8 @@ def describe_effect(command: Command, plan: Plan, nodes: Mapping[str, str] | Non
         choices = ", ".join(f"{host} ({name[:12]})" for name, host in [*nodes.items()][:8]) or "none"
         return f"{target} is not one GPU node of the cluster; its GPU nodes: {choices}", True
     count = sum(matches(target, cell.key) for cell in plan.cells)
-    if count or (target == JUDGE and command.verb in ("pause", "resume")):
+    is_judge = target == JUDGE and command.verb in ("pause", "resume")
+    if count or (is_judge and any(cell.protocol is Protocol.OEG for cell in plan.cells)):
         return f"in force for {pluralize(count, 'cell') if count else 'the judge'}{ending}", False
     models = ", ".join(dict.fromkeys(cell.model.name for cell in plan.cells))
     return f"{target} matches no cell of this sweep; its models are {models[:300]}", True

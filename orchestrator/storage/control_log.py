@@ -81,14 +81,10 @@ class ControlState:
         self.commands = [entry.command for entry in entries if entry.command and not entry.refused]
 
     def find(self, verb: str, name: str) -> Command | None:
-        """Return the last command that pauses, cancels or drains a cell, ``judge`` or a node; None if it was undone."""
+        """Return the last command that pauses or cancels a cell or ``judge``; None if it was undone."""
         named = (c for c in reversed(self.commands) if c.verb in (verb, UNDO[verb]) and matches(c.target, name))
         last = next(named, None)
         return last if last is not None and last.verb == verb else None
-
-    @property
-    def drained(self) -> set[str]:
-        return {c.target for c in self.commands if c.verb == "drain" and self.find("drain", c.target)}
 
     def _find_hold(self, cell: str) -> Command | None:
         return self.find("cancel", cell) or self.find("pause", cell)
@@ -108,7 +104,7 @@ class ControlState:
 
 
 def matches(target: str, cell: str) -> bool:
-    """Return True if a target names a cell (``model/scenario/condition``), ``judge`` or a node."""
+    """Return True if a target names a cell (``model/scenario/condition``) or ``judge``."""
     if target == ALL:
         return True
     patterns, names = target.split("/"), cell.split("/")

@@ -93,8 +93,8 @@ def test_drained_node_gets_no_worker_until_undrained(control):
     again = restart(control)
     assert control.driver.schedule.closed == again.driver.schedule.closed == {"n2"}
 
-    ask(again, "undrain", "second")
-    assert again.driver.schedule.closed == set()
+    ask(again, "undrain", "n2")
+    assert again.driver.schedule.closed == set(), "drained by its host, and reopened by its name"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,7 @@ def test_drained_node_gets_no_worker_until_undrained(control):
     [
         ("pause", "m9", "m9 matches no cell of this sweep; its models are m0, m1"),
         ("cancel", "judge", "judge matches no cell of this sweep"),
+        ("pause", "judge", "judge matches no cell of this sweep"),
         ("drain", "n", "n is not one GPU node of the cluster; its GPU nodes: first (n1), second (n2)"),
         ("drain", "n3", "n3 is not one GPU node of the cluster"),
     ],
