@@ -1,4 +1,4 @@
-"""The nodes of the cluster, the GPUs that other jobs hold, and where Ray is to place our workers, and has placed each.
+"""The nodes of the cluster, the GPUs that other jobs hold on them, and the node on which Ray puts each of our workers.
 
 Ray's view of free resources is up to a second old, so a GPU counts as held by others once two readings in a row agree.
 """

@@ -149,15 +149,15 @@ class RateMeter:
 def describe_silence(slots: Sequence[WorkerSlot], now: float, trouble: str) -> str:
     """Return why these workers deliver nothing: they wait for a place, load, or get no reply; empty without work."""
     if slots and not any(slot.ready for slot in slots):
-        what = "loading" if any(slot.placed for slot in slots) else "waits for a place in Ray"
-        return f"{what} since {now - min(slot.started_at for slot in slots):.0f} s"
+        what = "loading" if any(slot.placed for slot in slots) else "waiting for a place in Ray"
+        return f"{what}, {now - min(slot.started_at for slot in slots):.0f} s so far"
     playing = [slot for slot in slots if slot.leases]
     if not playing:
         return ""
     if trouble:
         return f"{trouble}, {sum(slot.leased_count for slot in playing):,} episodes wait"
     silence = now - max(slot.last_heard for slot in playing)
-    return f"no episode since {silence:.0f} s" if silence >= WRITE_INTERVAL_S else ""
+    return f"no episode for {silence:.0f} s" if silence >= WRITE_INTERVAL_S else ""
 
 
 def _seconds_left(rows: Sequence[GroupRow], schedule: Scheduler) -> float | None:

@@ -227,8 +227,8 @@ def test_a_rate_of_zero_has_its_cause():
     waiting, loading = WorkerSlot(group, Place()), WorkerSlot(group, Place(), started_at=20.0, placed=True)
     silent = WorkerSlot(group, Place(), last_heard=15.0, placed=True, ready=True, leases={1: dict.fromkeys(range(14))})
 
-    assert describe_silence([waiting], 60.0, "") == "waits for a place in Ray since 60 s"
-    assert describe_silence([loading], 60.0, "") == "loading since 40 s"
-    assert describe_silence([silent, loading], 60.0, "") == "no episode since 45 s"
+    assert describe_silence([waiting], 60.0, "") == "waiting for a place in Ray, 60 s so far"
+    assert describe_silence([loading], 60.0, "") == "loading, 40 s so far"
+    assert describe_silence([silent, loading], 60.0, "") == "no episode for 45 s"
     assert describe_silence([silent], 60.0, "m refuses connections") == "m refuses connections, 14 episodes wait"
     assert describe_silence([], 60.0, "") == ""
