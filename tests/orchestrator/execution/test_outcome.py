@@ -52,13 +52,9 @@ def test_a_failed_episode_leaves_a_finished_sweep_incomplete(spec, tmp_path):
     part = next((folder / "episodes").glob("*.parquet"))
     table = pl.read_parquet(part)
     first = pl.int_range(pl.len()) == 0
-    replace_part(
-        table.with_columns(
-            ending=pl.when(first).then(pl.lit("failed")).otherwise("ending"),
-            correct=pl.when(first).then(pl.lit(False)).otherwise("correct"),
-        ),
-        part,
-    )
+    failed = {"ending": pl.lit("failed"), "correct": pl.lit(False)}
+    columns = {name: pl.when(first).then(value).otherwise(name) for name, value in failed.items()}
+    replace_part(table.with_columns(**columns), part)
     outcome = write_outcome(state_of(spec, folder))
 
     assert (outcome.rows["finished"].sum(), outcome.rows["failed"].sum()) == (20, 1)

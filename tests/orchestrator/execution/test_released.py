@@ -26,9 +26,8 @@ def test_an_interrupted_run_of_an_older_version_is_resumed(released, tmp_path, c
     sweep, run = tmp_path / "copy/sweep.toml", tmp_path / "copy/run"
     stored = pl.read_parquet(run / "episodes/*.parquet")["key"]
 
-    resolved = (
-        run / "sweep.resolved.toml"
-    )  # the folder has moved with its benchmark: where that lies is part of the configuration
+    # the folder has moved with its benchmark: where that lies is part of the configuration
+    resolved = run / "sweep.resolved.toml"
     resolved.write_text(resolved.read_text().replace('data = "data"', f'data = "{tmp_path / "copy/data"}"'))
 
     done = cli.call("run", sweep, "--output", run, "--set", f"data={tmp_path / 'copy/data'}", "--tracking-uri", "none")

@@ -110,10 +110,9 @@ def test_missing_answer_is_not_leased(tmp_path, demo_data):
     assert [answer.ordinal for answer in queue.lease(answered)] == answered and len(answered) == 10
 
     (folder / "turns/part-00000001.parquet").unlink()
-    remaining_keys = {row["key"] for row in episodes(folder).collect().to_dicts()}
-    assert {plan.key(*plan.task(answer.ordinal)) for answer in queue.lease(answered)} == remaining_keys and len(
-        remaining_keys
-    ) == 4
+    remaining_keys = set(episodes(folder).collect()["key"])
+    assert len(remaining_keys) == 4
+    assert {plan.key(*plan.task(answer.ordinal)) for answer in queue.lease(answered)} == remaining_keys
     assert queue.lease([]) == []
     store.close()
 
@@ -156,9 +155,8 @@ def test_gold_verdicts_are_stored_apart_and_release_the_answers_that_waited(queu
     queue.store_verdicts(batch_of(queue, range(70, 69 + GOLD), True))
     queue.store_verdicts(batch_of(queue, [70], None))
     assert queue.take_released() == [] and queue.first_answers == [69 + GOLD]
-    assert [(answer.ordinal, answer.text) for answer in queue.lease([69 + GOLD])] == [
-        (69 + GOLD, load_gold_answers()[-1].text)
-    ]
+    (last,) = queue.lease([69 + GOLD])
+    assert (last.ordinal, last.text) == (69 + GOLD, load_gold_answers()[-1].text)
     assert queue.add_answers(answered_batch(queue, [9])) == [] and queue.backlog == [4, 2, 9]
     queue.backlog.pop()
     duplicate = batch_of(queue, [69 + GOLD, 0], True)

@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
 from orchestrator.merging.answers import Source, merge_verdicts
 from orchestrator.merging.merge import _merge_plans
@@ -13,8 +14,6 @@ from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_pa
 @pytest.fixture
 def judged(demo_data, tmp_path):
     """Two folders of equal answers, with the verdicts of the rule judge."""
-    from actors.engine.baselines import Baseline
-
     options = {"protocol": "oeg", "judge": {"model": "rule-judge"}, "scenarios": ["QD"]}
     spec = sweep(demo_data, ["ask-properly"], ["hint"], **options)
     folders = [play_sweep(tmp_path / name, spec) for name in ("one", "two")]
@@ -34,12 +33,8 @@ def test_a_parsed_verdict_comes_before_an_unparsed_one_and_the_preferred_before_
     keys = one.own["key"].sort().to_list()
     assert merge_verdicts(judged)[1] == [] and merge_verdicts(judged)[0].height == 10
     unread = pl.col("key") == keys[0]
-    rewrite(
-        one,
-        **{
-            bit: pl.when(unread).then(None).otherwise(bit).alias(bit) for bit in ("category", "suggestion", "aggregate")
-        },
-    )
+    bits = ("category", "suggestion", "aggregate")
+    rewrite(one, **{bit: pl.when(unread).then(None).otherwise(bit).alias(bit) for bit in bits})
     rows, conflicts = merge_verdicts(judged)
     assert conflicts == [] and rows["aggregate"].null_count() == 0 and rows.height == 10
 

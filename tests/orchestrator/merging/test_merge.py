@@ -37,10 +37,9 @@ def change(folder, key: str, **to) -> None:
     """Replace values of a stored episode, as a different answer would."""
     for part in (folder / "episodes").glob("*.parquet"):
         table = pl.read_parquet(part)
-        columns = [
-            pl.when(pl.col("key") == key).then(pl.lit(value)).otherwise(name).alias(name) for name, value in to.items()
-        ]
-        replace_part(table.with_columns(columns), part)
+        is_changed = pl.col("key") == key
+        columns = {name: pl.when(is_changed).then(pl.lit(value)).otherwise(name) for name, value in to.items()}
+        replace_part(table.with_columns(**columns), part)
 
 
 def test_overlapping_parts_merge_into_one_run(shared_sweep, tmp_path):
@@ -53,10 +52,7 @@ def test_overlapping_parts_merge_into_one_run(shared_sweep, tmp_path):
     outcome = merge([first, second], into)
 
     merged = episodes(into).collect()
-    assert (
-        merged["key"].is_unique().all()
-        and merged.height == outcome.taken[str(first)] + outcome.taken[str(second)] == 80
-    )
+    assert merged["key"].is_unique().all() and merged.height == sum(outcome.taken.values()) == 80
     assert outcome.taken[str(first)] == 50 and outcome.gave_way == 1 and not outcome.pending and not outcome.conflicts
     assert all(actual.equals(expected) for actual, expected in zip(rows(into), rows(full_run), strict=True))
     assert (into / "results.json").read_bytes() == (full_run / "results.json").read_bytes()
@@ -68,17 +64,15 @@ def test_overlapping_parts_merge_into_one_run(shared_sweep, tmp_path):
 
 
 def test_folders_of_different_models_merge(demo_data, tmp_path):
-    parts = [
-        play_sweep(tmp_path / model, sweep(demo_data, [model], ["hint"], scenarios=SCENARIOS))
-        for model in ("oracle", "guess")
-    ]
-    both = sweep(demo_data, ["oracle", "guess"], ["hint"], scenarios=SCENARIOS)
-    merge(parts, tmp_path / "into")
+    both, *alone = (
+        sweep(demo_data, models, ["hint"], scenarios=SCENARIOS)
+        for models in (["oracle", "guess"], ["oracle"], ["guess"])
+    )
+    merge([play_sweep(tmp_path / str(number), spec) for number, spec in enumerate(alone)], tmp_path / "into")
 
     assert play_sweep(tmp_path / "into", both) == tmp_path / "into", "it is a run of the sweep that names both"
-    assert (tmp_path / "into" / "results.json").read_bytes() == (
-        play_sweep(tmp_path / "both", both) / "results.json"
-    ).read_bytes()
+    merged, played = (folder / "results.json" for folder in (tmp_path / "into", play_sweep(tmp_path / "both", both)))
+    assert merged.read_bytes() == played.read_bytes()
 
 
 def test_conflicting_answers_are_named_and_need_prefer(shared_sweep, tmp_path):
@@ -86,10 +80,8 @@ def test_conflicting_answers_are_named_and_need_prefer(shared_sweep, tmp_path):
     keys = episodes(second).select("key").collect()["key"].sort().to_list()
     change(second, keys[3], ending="limit")
     for part in (second / "turns").glob("*.parquet"):
-        table = pl.read_parquet(part)
-        replace_part(
-            table.with_columns(reply=pl.when(pl.col("key") == keys[5]).then(pl.lit("else")).otherwise("reply")), part
-        )
+        reply = pl.when(pl.col("key") == keys[5]).then(pl.lit("else")).otherwise("reply")
+        replace_part(pl.read_parquet(part).with_columns(reply=reply), part)
     into = tmp_path / "into"
 
     with pytest.raises(RunFolderError) as refused:

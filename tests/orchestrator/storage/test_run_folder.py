@@ -257,9 +257,8 @@ def test_status_of_a_running_sweep_counts_what_is_durable(tmp_path):
         opened.append(batch_of(2, 3))
         opened.close()
         assert [cell["state"] for cell in read_status(tmp_path)["cells"]] == ["failed"]
-    write_status(
-        tmp_path, [{**cell, "reason": "no GPU"}], finished=True
-    )  # of a killed attempt: its end is not recorded
+    # the attempt was killed: its end is not recorded
+    write_status(tmp_path, [{**cell, "reason": "no GPU"}], finished=True)
     status = read_status(tmp_path)
     assert status["cells"] == [{**cell, "finished": 4, "state": "failed", "reason": ""}] and not status["finished"]
     assert read_status(tmp_path)["live"] is None, "nobody writes it any more"
