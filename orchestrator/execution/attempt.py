@@ -150,4 +150,4 @@ class Attempt(AttemptState):
 
 
 def _prepare_tracker(sweep: Sweep, output: Path) -> Tracker:
-    return Tracker(TrackedRun.of(sweep.model_dump(mode="json", exclude_none=True), output))
+    return Tracker(TrackedRun.of(sweep, output))

@@ -17,7 +17,6 @@ from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
-from urllib.parse import urlsplit
 
 from actors.text.redaction import redact_address, redact_addresses
 from envs import regular
@@ -40,6 +39,7 @@ LOCAL, NAME = "sqlite", "mlflow.db"
 LINKS, MAX_LINKS_BYTES = "mlflow.json", 1 << 20
 UI = "http://127.0.0.1:5000"
 """The address at which ``mlflow ui`` listens by default."""
+SERVER = re.compile("(https?://)(?:[^/?#]*@)?([^?#]*)")
 ADDRESS_COLUMNS = (("experiments", "artifact_location"), ("runs", "artifact_uri"), ("trace_tags", "value"))
 """Tables and columns of MLflow's schema that hold addresses of files."""
 
@@ -148,9 +148,8 @@ def pages(folder: Path) -> Iterator[str]:
         if key == LOCAL or key.startswith("sqlite:"):
             database = shlex.quote(resolve_uri(key, folder))
             yield f"mlflow ui --backend-store-uri {database}, then {link(UI, experiment, MODELS)}"
-        elif (parts := urlsplit(key)).scheme in ("http", "https"):
-            server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-            yield link(server, experiment, MODELS)
+        elif server := SERVER.match(key):
+            yield link(server[1] + server[2].rstrip("/"), experiment, MODELS)
 
 
 def _key(folder: Path, uri: str) -> str:

@@ -81,7 +81,7 @@ class Mirror:
         began = time.monotonic()
         if status or began >= self.due:
             is_final = bool(status) and status != "KILLED"
-            rows = read_results(self.run.folder)[1] if is_final else score_stored(self.run.folder)
+            rows = read_results(self.run.folder) if is_final else score_stored(self.run.folder)
             self.mlflow_run.send(rows.iter_rows(named=True), status)
             after = time.monotonic()
             self.due = after + max(SCORE_INTERVAL_S, (after - self.began) / POINTS, REST_FACTOR * (after - began))

@@ -1,9 +1,7 @@
 """Rebuilds the MLflow runs of a run folder (``proactive-sweep track``)."""
 
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -11,7 +9,9 @@ from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
 from envs.installed import load_function, offers
 from orchestrator.planning.named_by_user import check_tracking
-from orchestrator.storage import checksums, safe_write
+from orchestrator.storage import checksums
+from orchestrator.storage.run_folder import stored_sweep
+from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.tracking.client import LOCAL, first_line
 from orchestrator.tracking.mlflow_run import CELL_NAMES, MlflowRun
 from orchestrator.tracking.tracker import TrackedRun, describe_dataset, is_mlflow
@@ -24,9 +24,8 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
     This adds what a live sweep has no time for: tables, figures, the report, the data set, and an extra's traces.
     ``data`` is the folder of the benchmark (default: the sweep's).
     """
-    safe_write.refuse_links(folder)
-    sweep, rows = read_results(folder)
-    address = uri or _stored_address(folder, sweep["tracking"].get("uri", LOCAL))
+    sweep, rows = stored_sweep(folder), read_results(folder)
+    address = uri or _stored_address(folder, sweep.tracking.uri)
     failed = "failed" in rows.columns and bool(rows["failed"].sum())
     send_traces = load_function("bridge", "track") if "track" in offers("bridge") else None
     is_complete = rows["finished"].sum() == rows["planned"].sum() and not failed
@@ -63,14 +62,13 @@ def _send_report(run: MlflowRun, data: Path | None, send_traces: Callable[..., N
         send_traces(run, run_data, data)
 
 
-def read_results(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
-    """Return the resolved sweep and its results; raises RunFolderError."""
+def read_results(folder: Path) -> pl.DataFrame:
+    """Return the results of a run, a row per cell; raises RunFolderError."""
     try:
-        sweep = tomllib.loads(checksums.read_verified(folder / "sweep.resolved.toml").decode())
         rows = pl.read_parquet(checksums.read_verified(folder / "results.parquet"))
-        rows.select(*CELL_NAMES, pl.col("planned", "finished").sum())
-        return {"tracking": {}, **sweep, "name": str(sweep["name"])}, rows
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, pl.exceptions.PolarsError) as error:
+        rows.select(*CELL_NAMES, pl.col("planned", "finished").sum(), pl.col("^failed$").sum())
+        return rows
+    except UNREADABLE as error:
         raise RunFolderError(
             f"{folder} has no results to send ({first_line(error)}); run its sweep first: proactive-sweep run"
         ) from None

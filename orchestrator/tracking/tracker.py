@@ -23,6 +23,7 @@ from envs.errors import RunFolderError
 from envs.types import Sample
 from orchestrator.tracking.client import NAME, checkpoint, resolve_uri
 from sweeps.protocol import ZERO_SHOT
+from sweeps.spec import Sweep
 
 OTLP = ("otlp://", "otlps://")
 """Addresses of OpenTelemetry, which version 0.2.0 had last."""
@@ -49,19 +50,12 @@ class TrackedRun:
     conditions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, sweep: Mapping[str, Any], folder: Path, uri: str = "") -> Self:
-        """Describe a resolved sweep (the content of ``sweep.resolved.toml``); ``uri`` replaces its own address."""
-        tracking, name = sweep.get("tracking", {}), str(sweep["name"])
-        models = {str(model["name"]): model.get("backend") == "builtin" for model in sweep.get("models", ())}
+    def of(cls, sweep: Sweep, folder: Path, uri: str = "") -> Self:
+        """Describe a sweep's run; ``uri`` replaces the sweep's own address."""
+        models, conditions = (tuple(entry.name for entry in table) for table in (sweep.models, sweep.conditions))
+        params, experiment = parameters(sweep), sweep.tracking.experiment or sweep.name
         return cls(
-            uri or tracking["uri"],
-            tracking.get("experiment") or name,
-            folder,
-            name,
-            parameters(sweep),
-            tuple(models),
-            frozenset(model for model, is_policy in models.items() if is_policy),
-            tuple(str(condition["name"]) for condition in sweep.get("conditions", ())),
+            uri or sweep.tracking.uri, experiment, folder, sweep.name, params, models, sweep.baselines, conditions
         )
 
     def kind(self, model: str) -> str:
@@ -83,16 +77,16 @@ def is_mlflow(uri: str) -> bool:
     return uri != "none" and not uri.startswith(OTLP)
 
 
-def parameters(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return names and settings of a resolved sweep, without engine options and keys."""
+def parameters(sweep: Sweep) -> dict[str, str]:
+    """Return names and settings of a sweep, without engine options and keys."""
+    settings = sweep.model_dump(mode="json", exclude_none=True)
     params = {
-        key: ", ".join(part["name"] if isinstance(part, dict) else str(part) for part in sweep[key])
+        key: ", ".join(part["name"] if isinstance(part, dict) else str(part) for part in settings[key])
         for key in ("models", "scenarios", "conditions", "protocols")
-        if key in sweep
     }
-    params |= {"seed": str(sweep["seed"])} if "seed" in sweep else {}
+    params["seed"] = str(sweep.seed)
     for table in ("sampling", "selection"):
-        params |= {f"{table}.{key}": str(value) for key, value in sweep.get(table, {}).items()}
+        params |= {f"{table}.{key}": str(value) for key, value in settings[table].items()}
     return params
 
 
@@ -119,8 +113,10 @@ class Tracker:
     def __init__(self, run: TrackedRun) -> None:
         """Start the process, which imports MLflow until ``start``. Raises RunFolderError for an address of OpenTelemetry."""
         if run.uri.startswith(OTLP):
-            sentence = f"tracking.uri {run.uri}: OpenTelemetry left after 0.2.0; type an MLflow address, or `none`"
-            raise RunFolderError(sentence)
+            uri = redact_address(run.uri)
+            raise RunFolderError(
+                f"tracking.uri {uri}: OpenTelemetry left after 0.2.0; type an MLflow address, or `none`"
+            )
         self.run, self.is_tracked = run, is_mlflow(run.uri)
         self._started, self._closing, self._uri = False, not self.is_tracked, resolve_uri(run.uri, run.folder)
         if not self.is_tracked:

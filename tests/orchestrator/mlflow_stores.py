@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import tomli_w
 
+from orchestrator.storage.run_folder import sweep_toml
 from orchestrator.tracking.client import resolve_uri
 from orchestrator.tracking.mlflow_run import MlflowRun
 from orchestrator.tracking.tracker import TrackedRun, Tracker, describe_dataset
+from sweeps.load import build
 
 
 def row(number: int, finished: int = 10, acc: float = 50.0) -> dict[str, Any]:
@@ -66,14 +67,15 @@ def send(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED",
 
 
 def start_tracker(sweep, folder: Path, uri: str = "sqlite") -> Tracker:
-    tracker = Tracker(TrackedRun.of(sweep.model_dump(mode="json", exclude_none=True), folder, uri))
+    tracker = Tracker(TrackedRun.of(sweep, folder, uri))
     tracker.start(describe_dataset(sweep.name, sweep.data, {}))
     return tracker
 
 
 def write_run_files(folder: Path, rows: Sequence[dict[str, Any]], **sweep: Any) -> None:
     """Write the files of a run folder that ``track`` reads."""
-    (folder / "sweep.resolved.toml").write_text(tomli_w.dumps({"name": "sweep", **sweep}))
+    table = {"name": "sweep", "data": "d", "model": [{"name": "m0", "source": "s", "backend": "vllm"}], **sweep}
+    (folder / "sweep.resolved.toml").write_text(sweep_toml(build(table, "sweep.toml")))
     pl.DataFrame(rows).write_parquet(folder / "results.parquet")
     (folder / "results.json").write_text(json.dumps(rows))
 

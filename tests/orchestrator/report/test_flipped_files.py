@@ -21,7 +21,7 @@ READERS = {
     "status": lambda folder: read_status(folder)["cells"],
     "rates": lambda folder: read_observed([folder], "h200"),
     "figures": lambda folder: read_run(folder).rows.to_dicts(),
-    "results": lambda folder: read_results(folder)[1].to_dicts(),
+    "results": lambda folder: read_results(folder).to_dicts(),
 }
 
 

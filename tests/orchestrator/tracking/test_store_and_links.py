@@ -25,6 +25,11 @@ def test_a_folder_keeps_its_mark_when_it_is_moved_and_stores_no_password(tmp_pat
     assert json.loads((moved / "mlflow.json").read_text()) == {
         "http://***@host:5000/base/": {"mark": mark, "experiment": "7", "parent": "r"}
     }
+    client.remember(moved, "http://[::1", mark=mark, experiment="8")  # as somebody may write into the file
+    own, foreign = client.pages(moved)
+    assert own.startswith("http://host:5000/base/#/experiments/7/") and foreign.startswith(
+        "http://[::1/#/experiments/8/"
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"sqlite": 3}', b"\xff\x00", b'{"x": {"mark": "\' OR 1=1"}}'])

@@ -98,8 +98,8 @@ def test_tracker_does_not_import_mlflow_and_none_starts_nothing(tmp_path):
     tracker.close("FINISHED")
 
     assert done.stdout == "False\n" and not tracker.is_tracked
-    with pytest.raises(RunFolderError, match=r"left after 0\.2\.0.*MLflow"):
-        Tracker(TrackedRun("otlp://host:4318", "e", tmp_path, "s", {}))
+    with pytest.raises(RunFolderError, match=r"//\*\*\*@host:4318: .* left after 0\.2\.0.*MLflow"):
+        Tracker(TrackedRun("otlp://me:secret@host:4318", "e", tmp_path, "s", {}))
 
 
 def test_a_sentence_with_a_byte_that_is_not_utf8_does_not_end_the_recording(tmp_path, capfd):
