@@ -38,9 +38,9 @@ def status_tables(status: Mapping[str, Any]) -> list[Table | str]:
 
 
 def headline(snapshot: Snapshot) -> str:
-    """Return ``1,200 of 3,360 episodes (36%), 410/s, 12 min left``, and how many GPUs other jobs hold."""
-    share = f"{snapshot.done / max(snapshot.planned, 1):.0%}"
-    parts = [f"{snapshot.done:,} of {snapshot.planned:,} episodes ({share})"]
+    """Return ``1,200 of 3,360 episodes (35%), 410/s, 12 min left``, and how many GPUs other jobs hold."""
+    percent = 100 * snapshot.done // max(snapshot.planned, 1)  # rounded down: 100% is the end
+    parts = [f"{snapshot.done:,} of {snapshot.planned:,} episodes ({percent}%)"]
     parts += [format_rate(snapshot.rate)] if snapshot.at else []
     parts += [f"{format_duration(snapshot.seconds_left)} left"] if snapshot.seconds_left is not None else []
     parts += [f"{snapshot.held} of {snapshot.gpus} GPUs are held by others"] if snapshot.held else []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.scheduler import Scheduler
@@ -34,19 +34,19 @@ class GroupRow:
     ready: int = 0
     """Replicas that play."""
     starting: int = 0
-    gpus: float = 0
+    gpus: FiniteFloat = 0
     """GPUs of its replicas, including parts of shared ones."""
     done: int = 0
     planned: int = 0
     """Episodes; for a judge, the answers that exist so far."""
-    rate: float = 0.0
+    rate: FiniteFloat = 0.0
     """Episodes/s over the last ``RATE_WINDOW_S``."""
     waiting: int = 0
     """Episodes that no worker has received yet."""
     in_flight: int = 0
     """Episodes that a worker has received and not delivered yet."""
     errors: int = 0
-    seconds_left: float | None = None
+    seconds_left: FiniteFloat | None = None
     """None while there is no estimate."""
     reason: str = ""
     """Why it last lost a worker."""
@@ -61,12 +61,12 @@ class GroupRow:
 class Snapshot:
     """The whole sweep at one moment."""
 
-    at: float
+    at: FiniteFloat
     """Unix time."""
     done: int
     planned: int
-    rate: float
-    seconds_left: float | None
+    rate: FiniteFloat
+    seconds_left: FiniteFloat | None
     gpus: int
     """GPUs of the cluster."""
     rows: tuple[GroupRow, ...] = ()
