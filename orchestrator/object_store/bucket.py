@@ -102,20 +102,21 @@ class Bucket:
 
 
 def _open_file_system(url: str) -> tuple[Any, str]:
-    parts = urlsplit(url)
-    if "@" in parts.netloc or parts.query:
-        raise RunFolderError(
-            f"the address of {parts.hostname}{parts.path} holds more than a bucket and a folder; "
-            "keys belong in the environment (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS)"
-        )
-    if not parts.netloc and parts.scheme not in ("file", "memory"):
-        raise RunFolderError(f"{url} names no bucket; write {parts.scheme}://BUCKET/FOLDER")
     try:
         from fsspec.core import url_to_fs
 
+        parts = urlsplit(url)
+        if "@" in parts.netloc or parts.query:
+            raise RunFolderError(
+                f"the address of {parts.hostname}{parts.path} holds more than a bucket and a folder; "
+                "keys belong in the environment (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS)"
+            )
+        if not parts.netloc and parts.scheme not in ("file", "memory"):
+            raise RunFolderError(f"{url} names no bucket; write {parts.scheme or 's3'}://BUCKET/FOLDER")
         fs, root = url_to_fs(url, use_listings_cache=False)
     except (ImportError, ValueError) as problem:
         raise RunFolderError(
-            f"{url} cannot be opened ({error_text(problem)}); pip install 'proactive-sweep[cloud]' reads s3:// and gs://"
+            f"{url} cannot be opened ({error_text(problem)}); write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER, which need "
+            "pip install 'proactive-sweep[cloud]'"
         ) from None
     return fs, str(root).rstrip("/")
