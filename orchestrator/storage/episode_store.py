@@ -98,9 +98,7 @@ class EpisodeStore(PartWriter):
         write_part(self.folder, Part(group[0].first, group[-1].last), frames)
         delete_parts(self.folder, group)
 
-    def close(self) -> None:
-        """Flush; the store may be used again."""
-        self.flush()
+    close = flush  # the store may be used again
 
     def _clear_buffer(self) -> None:
         super()._clear_buffer()

@@ -87,16 +87,18 @@ def _field_docstrings(row: RowType) -> dict[str, str]:
     return texts
 
 
-def make_frame(columns: Mapping[str, Sequence[Any]], schema: pl.Schema) -> pl.DataFrame:
+def make_frame(columns: Mapping[str, Sequence[Any]], schema: pl.Schema, strict: bool = True) -> pl.DataFrame:
     """Return a table's frame. Half a character, which a reply may end with, is replaced; a value that does not fit is null."""
     try:
-        return pl.DataFrame(columns, schema=schema)
+        return pl.DataFrame(columns, schema=schema, strict=strict)
     except UnicodeEncodeError:
         clean = {
             name: [text.encode("utf-8", "replace").decode() if isinstance(text, str) else text for text in values]
             for name, values in columns.items()
         }
-        return make_frame(clean, schema)
+        return make_frame(clean, schema, strict)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as problem:
+        if not strict:
+            raise
         log.error("a value that does not fit its column is stored as null: %s", one_line(str(problem))[:300])
-        return pl.DataFrame(columns, schema=schema, strict=False)
+        return make_frame(columns, schema, strict=False)

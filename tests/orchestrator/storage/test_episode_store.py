@@ -77,6 +77,7 @@ def test_values_that_fit_no_column_are_null_and_cost_no_row(tmp_path, caplog):
     batch = batch_of(1, 2)
     batch.episodes["prompt_tokens"] = [10**30, 7]
     batch.turns["reply"][:2] = [b"bytes", "half a pair \ud800"]
+    batch.turns["frame"][0] = 2**40
     opened = EpisodeStore(tmp_path)
     opened.append(batch)
     opened.close()
