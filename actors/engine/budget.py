@@ -1,7 +1,7 @@
-"""The money of a run: a request is sent only if the most that it may cost is left.
+"""The budget of a run: a request is sent only if the money left covers the most that it may cost.
 
-One process holds the ledger (``actors.worker.SharedLedger``). The reply's part of a request's price is known before it is sent.
-The prompt's part is the highest of the answers so far, so no more requests of a model are in flight than it has answered.
+One process holds the ledger (``actors.worker.SharedLedger``). A reply's highest cost is known in advance. For the prompt, the
+ledger assumes the dearest one answered so far, and lets a model have at most one more request in flight than it has answers.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from actors.engine.backend import BudgetSpent
 
@@ -22,9 +22,9 @@ class Bill:
 
     cost: float = 0.0
     prompt_cost: float | None = None
-    """Highest cost of its prompt; None before an answer."""
+    """Highest prompt cost over its attempts; None before an answer."""
     cut_off: int = 0
-    """Times that it was cut off in flight, each of which the service may bill."""
+    """Attempts that the service may bill without a valid count: cut off in flight, or answered without one."""
 
 
 class Reservation(NamedTuple):
@@ -48,6 +48,8 @@ class Ledger:
         self.answers = Counter[str]()
         self.reserved: dict[str, Reservation] = {}
         self.waiting: set[str] = set()
+        self.dead: set[str] = set()
+        """Holders that have ended; none of their requests is sent any more."""
         self.changed = asyncio.Condition()
 
     async def reserve(self, ticket: str, model: str, holder: str, reply_cost: float) -> str:
@@ -70,14 +72,15 @@ class Ledger:
             self.waiting.discard(ticket)
             if reservation := self.reserved.pop(ticket, None):
                 model = reservation.model
-                self.spent[model] += cost + cut_off * self._ceiling(reservation)
                 if prompt_cost is not None:
                     self.answers[model] += 1
                     self.prompt_costs[model] = max(prompt_cost, self.prompt_costs.get(model, 0.0))
+                self.spent[model] += cost + cut_off * self._ceiling(reservation)
             self.changed.notify_all()
 
     async def forget(self, holder: str) -> None:
-        """Charge the requests of a dead worker with the most that they may cost."""
+        """Charge the requests of a dead worker with the most that they may cost, and let its waiting ones go."""
+        self.dead.add(holder)
         for ticket in [ticket for ticket, reservation in self.reserved.items() if reservation.holder == holder]:
             await self.release(ticket, 0.0, None, 1)
 
@@ -92,16 +95,19 @@ class Ledger:
         return reservation.reply_cost + self.prompt_costs.get(reservation.model, 0.0)
 
     def _shortage(self, wanted: Reservation) -> tuple[str, bool]:
-        """Return which limit leaves too little for a request, and whether requests in flight may change that."""
+        """Return why a request must not be sent now, and whether requests in flight may change that."""
+        if wanted.holder in self.dead:
+            return f"the worker {wanted.holder} has ended", False
         model, rivals = wanted.model, list(self.reserved.values())
         own = [rival for rival in rivals if rival.model == model]
+        is_unsure = len(own) > self.answers[model]  # of the price of a prompt
         scopes = (
             (model, self.limits[model], self.spent[model], own),
             ("all services", self.total, sum(self.spent.values()), rivals),
         )
         for name, limit, spent, others in scopes:
             needed = spent + sum(map(self._ceiling, (*others, wanted)))
-            if not math.isinf(limit) and (needed > limit or len(own) > self.answers[model]):
+            if not math.isinf(limit) and (needed > limit or is_unsure):
                 return f"{name}: {spent:.4f} of max_cost = {limit:g} is spent", bool(others)
         return "", False
 
@@ -111,12 +117,12 @@ class Wallet:
 
     def __init__(self, ledger: Any, model: str, holder: str = "") -> None:
         """``ledger`` is a ``Ledger``, or the handle of the actor that holds it; ``holder`` names this worker."""
-        self.ledger, self.model, self.holder, self.numbers = ledger, model, holder, count()
+        self.ledger, self.model, self.holder = ledger, model, holder
 
     @asynccontextmanager
     async def open(self, reply_cost: float) -> AsyncIterator[Bill]:
         """Reserve the most that a request may cost, and pay its bill at the end; raises BudgetSpent."""
-        ticket, bill = f"{self.holder}/{self.model}/{next(self.numbers)}", Bill()
+        ticket, bill = uuid4().hex, Bill()
         try:
             if reason := await self._call("reserve", ticket, self.model, self.holder, reply_cost):
                 raise BudgetSpent(reason)

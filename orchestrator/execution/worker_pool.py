@@ -205,6 +205,7 @@ class WorkerPool:
             with contextlib.suppress(TimeoutError, RayActorError, RayTaskError):  # it is killed either way
                 await asyncio.wait_for(resolve(worker.actor.close.remote()), STOP_TIMEOUT_S)
             ray.kill(worker.actor)
+            self.spending.forget(worker.actor)
             self._placement.remove(slot)
             del self._ending[slot]
 

@@ -87,10 +87,9 @@ def read_usage(answer: Mapping[str, Any]) -> Tokens:
     """Return the token counts of ``usage``; one that is not an integer from 0 to ``MAX_TOKENS`` becomes 0 and is described."""
     usage = answer.get("usage")
     if not isinstance(usage, dict):
-        return Tokens(invalid="" if usage is None else "usage is not an object")
+        return Tokens(invalid=f"usage is {_shorten(usage)}")
     counts = {name: _count(usage, name, MAX_TOKENS) for name in ("prompt_tokens", "completion_tokens")}
-    wrong = [name for name, count in counts.items() if count is None and name in usage]
-    invalid = ", ".join(f"{name} is {_shorten(usage[name])}" for name in wrong)
+    invalid = ", ".join(f"{name} is {_shorten(usage.get(name))}" for name, count in counts.items() if count is None)
     prompt, reply = (count or 0 for count in counts.values())
     cached = _count(usage.get("prompt_tokens_details"), "cached_tokens", prompt)
     thoughts = _count(usage.get("completion_tokens_details"), "reasoning_tokens", reply)

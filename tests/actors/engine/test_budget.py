@@ -71,3 +71,37 @@ def test_a_cancelled_waiter_holds_nothing_and_a_spent_model_waits_for_no_other()
         assert await ledger.spending() == {"a": pytest.approx(0.1), "b": 1.0}
 
     asyncio.run(play())
+
+
+def test_no_request_of_a_dead_worker_is_sent_and_others_go_on() -> None:
+    """Neither one that waits nor one whose call arrives late: nobody would release it."""
+
+    async def play() -> None:
+        ledger = Ledger({"a": 10.0}, None, {})
+        assert await ledger.reserve("sent", "a", "dead", 0.1) == ""
+        waiting = asyncio.create_task(ledger.reserve("waiting", "a", "dead", 0.1))
+        await asyncio.sleep(0)
+        await ledger.forget("dead")
+        assert await asyncio.wait_for(waiting, 5) and await ledger.reserve("late", "a", "dead", 0.1)
+        await asyncio.wait_for(pay(Wallet(ledger, "a", "alive"), 0.2), 5)
+
+    asyncio.run(play())
+
+
+def test_a_model_that_judges_itself_pays_twice() -> None:
+    async def play() -> dict[str, float]:
+        ledger = Ledger({"a": 10.0}, None, {})
+        await asyncio.gather(*(pay(Wallet(ledger, "a", "worker"), 0.5) for _ in range(2)))
+        return await ledger.spending()
+
+    assert asyncio.run(play()) == {"a": 1.0}
+
+
+def test_an_attempt_cut_off_before_the_first_answer_counts_with_the_prompt_of_that_answer() -> None:
+    async def play() -> dict[str, float]:
+        wallet = Wallet(Ledger({"a": 10.0}, None, {}), "a")
+        async with wallet.open(0.1) as bill:
+            bill.cut_off, bill.cost, bill.prompt_cost = 1, 0.6, 0.5
+        return dict(await wallet.ledger.spending())
+
+    assert asyncio.run(play()) == {"a": pytest.approx(1.2)}
