@@ -87,6 +87,7 @@ BODIES: Mapping[str, Answer] = {
     "503 and an odd retry-after": failure(503, retry_after="NaN"),
     "503 and a negative retry-after": failure(503, retry_after="-9"),
     "503 and a date of 1900": failure(503, retry_after="Mon, 01 Jan 1900 00:00:00 GMT"),
+    "error code of 10,000 digits": (200, {}, {"error": {"code": "9" * 10_000}}),
     "500 with the key": failure(500, KEY, KEY),
     "error under 200": (200, {}, {"error": "no"}), "error 500 deep": raw(b"[" * DEEP + b"]" * DEEP, 500),
     "an unknown status": raw(b"", 599),

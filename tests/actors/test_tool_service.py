@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,24 +10,22 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from actors.engine.backend import ModelStopped, Overflow, Reply, Request, Unprocessable
+from actors.engine.backend import Overflow, Reply, Unprocessable
 from actors.engine.chat_format import MAX_ARGUMENTS
-from actors.engine.openai.backend import UNREADABLE_TRIES, OpenAIBackend
+from actors.engine.openai.backend import UNREADABLE_TRIES
 from actors.engine.openai.reply import MAX_CALLS
 from envs.tool_calls import Call, Function, parse_call
-from sweeps.model import Endpoint
-from sweeps.spec import ModelSpec
-from tests.actors.asking import make_request, user
+from tests.actors.engine.openai.test_dialects import outcome
+from tests.actors.engine.openai.test_openai_backend import quick as quick
 from tests.actors.hostile import KEY
-from tests.actors.service import Answer, completion, failure, serving
+from tests.actors.service import Answer, completion, failure
 
 TOOL = Function("move_blocks", "left: Move.", "direction", ("left", "right"))
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLS_KEY", KEY)
-    monkeypatch.setattr("actors.engine.openai.backend.MIN_BACKOFF_S", 0.02)
 
 
 def call(name: Any = "move_blocks", arguments: Any = '{"direction": "left"}') -> dict[str, Any]:
@@ -42,29 +39,10 @@ def call_answer(*calls: Any, content: Any = None, finish: Any = "tool_calls", ra
     return status, headers, body
 
 
-def model(url: str, **fields: Any) -> ModelSpec:
-    endpoint = Endpoint(base_url=url, key_env="TOOLS_KEY", deadline=10, patience=5)
-    return ModelSpec(name="m", source="served", backend="openai", endpoint=endpoint, **fields)
-
-
-def ask_service(folder: Path, answers, tools=(TOOL,)) -> tuple[object, list[dict[str, Any]]]:
+def ask_service(folder: Path, answers: Any, tools: tuple[Function, ...] = (TOOL,)) -> tuple[Any, list[dict[str, Any]]]:
     """Send one request; return its outcome and the bodies that the service got."""
-
-    async def run():
-        async with serving(answers) as service:
-            backend = OpenAIBackend(model(service.url), folder)
-            request = make_request(user("?"))
-            try:
-                with_tools = Request(
-                    request.messages, request.sampling, request.seed, request.situation, tools=tuple(tools)
-                )
-                return await backend.reply(with_tools), service.bodies
-            except (Unprocessable, ModelStopped) as error:
-                return error, service.bodies
-            finally:
-                await backend.close()
-
-    return asyncio.run(run())
+    reply, service = outcome(folder, answers, tools=tools, key_env="TOOLS_KEY")
+    return reply, service.bodies
 
 
 def test_functions_travel_as_openai_has_them_and_the_model_may_choose(tmp_path):

@@ -11,6 +11,7 @@ import httpx2 as httpx
 import openai
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+from actors.engine.backend import ModelStopped
 from actors.engine.openai.rate_limit import RetryableError
 from actors.engine.openai.refusal import FieldRefused, judge_refusal, read_words, status_in
 from actors.engine.openai.reply import FIELDS, Answer, ErrorInAnswer, parse_object
@@ -89,6 +90,8 @@ class Dialect:
         else:
             return RetryableError(self.clean(f"{type(error).__name__}: {error.__cause__ or error}", where))
         kind, hint = judge_refusal(status, words, sent, too_long)
+        if kind is FieldRefused and OTHER_NAMES.get(hint) in self.refused_fields:
+            kind, hint = ModelStopped, "it refuses both names of a reply's limit; play through another server"
         if kind is FieldRefused:
             self.leave_out(hint)
             return FieldRefused(hint, 0.0)
@@ -103,10 +106,9 @@ class Dialect:
 
     def leave_out(self, name: str) -> None:
         """Leave a refused field out of every further request, or give it its other name, and say so once."""
-        other = OTHER_NAMES.get(name, "")
-        self.refused_fields.setdefault(name, "" if other in self.refused_fields else other)
+        self.refused_fields.setdefault(name, OTHER_NAMES.get(name, ""))
         left_out = "list the functions in the text" if name == "tools" else "leave it out"
-        words = f"say {other}" if self.refused_fields[name] else left_out
+        words = f"say {other}" if (other := self.refused_fields[name]) else left_out
         self.say(f"the service refuses {name}; requests {words}", name)
 
     async def is_too_long(self, error: Exception, estimate_tokens: Callable[[], int]) -> bool:

@@ -69,7 +69,7 @@ def status_in(body: Mapping[str, Any], words: str) -> int:
     """Return the HTTP status that an error inside HTTP 200 stands for."""
     holders = [each for each in (body.get("error"), body) if isinstance(each, dict)]
     for code in (str(holder.get(name)) for holder in holders for name in ("code", "status", "status_code")):
-        if code.isdecimal() and 400 <= int(code) < 600:
+        if len(code) == 3 and code.isdecimal() and 400 <= int(code) < 600:
             return int(code)
     return 402 if says(words, "no_money") else 429 if says(words, "rate") else 400 if says(words, "too_long") else 500
 

@@ -151,7 +151,7 @@ def _read_part(part: Mapping[str, Any]) -> tuple[str, str]:
     """Return the type and the text of a part; Mistral's thoughts are a list of parts in a part."""
     value = next((part[name] for name in ("text", "thinking", "reasoning") if name in part), "")
     inner = value[:MAX_PARTS] if isinstance(value, list) else [value]
-    texts = (str(each.get("text") if isinstance(each, dict) else each or "") for each in inner)
+    texts = (str((each.get("text") if isinstance(each, dict) else each) or "") for each in inner)
     return part.get("type", "text"), "".join(texts)
 
 

@@ -12,23 +12,27 @@ pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from actors.engine.backend import BackendDied, BackendError, ModelStopped, Overflow, Refused, Reply, Unprocessable
 from actors.engine.openai.backend import OpenAIBackend
+from envs.tool_calls import Function
 from tests.actors.asking import make_request, user
 from tests.actors.engine.openai.test_openai_backend import ask, play_against
 from tests.actors.engine.openai.test_openai_backend import quick as quick
 from tests.actors.service import Answer, Service, completion, failure
 
 
-def outcome(folder: Path, answer: Any, prompt: str = "?", **endpoint: Any) -> tuple[Reply | BackendError, Service]:
+def outcome(
+    folder: Path, answer: Any, prompt: str = "?", tools: tuple[Function, ...] = (), **endpoint: Any
+) -> tuple[Reply | BackendError, Service]:
     """Return the reply or the error of one request, and the service."""
     results: list[Reply | BackendError] = []
 
     async def play(backend: OpenAIBackend, service: Service) -> None:
         try:
-            results.append(await backend.reply(make_request(user(prompt))))
+            results.append(await backend.reply(make_request(user(prompt))._replace(tools=tools)))
         except BackendError as error:
             results.append(error)
 
-    service = play_against(folder, answer if callable(answer) else lambda n, _: answer, play, patience=0.3, **endpoint)
+    answers = answer if callable(answer) else lambda n, _: answer
+    service = play_against(folder, answers, play, **{"patience": 0.3, **endpoint})
     return results[0], service
 
 
@@ -64,12 +68,13 @@ def test_a_declined_reply_is_refused(tmp_path: Path, word: str) -> None:
     [
         ({"content": [{"type": "text", "text": "B"}, {"type": "text", "text": " C"}]}, "B C"),
         ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "B"}]}, "B"),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "reference"}]}, {"type": "text", "text": "B"}]}, "B"),
         ({"content": "B", "reasoning_content": "hm"}, "B"), ({"content": "B", "reasoning": "hm"}, "B"),
     ],
 )  # fmt: skip
 def test_content_is_a_text_or_parts_and_thoughts_stay_out(tmp_path: Path, fields: dict[str, Any], text: str) -> None:
     reply, _ = outcome(tmp_path, message(**fields))
-    assert isinstance(reply, Reply) and reply.text == text
+    assert isinstance(reply, Reply) and reply.text == text and reply.thought in ("", "hm")
 
 
 @pytest.mark.parametrize(
@@ -183,6 +188,7 @@ def test_refused_fields_are_left_out_one_by_one_and_once(
     ("message", "remedy"),
     [
         ("Unsupported value: 'temperature' does not support 0.0 with this model.", "decoding = false"),
+        ("Unsupported parameters: max_tokens, max_completion_tokens", "play through another server"),
         ("max_tokens is too large: 50. This model supports at most 16 completion tokens", "lower sampling.max_tokens"),
     ],
 )
