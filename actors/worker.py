@@ -57,6 +57,8 @@ class Worker:
         self.plan, self.models, self.data, self.judge, self.ledger = plan, models, Path(data), judge, ledger
         self.packages, self.install_errors = packages, install_errors
         self.backends: dict[str, Backend] = {}
+        self.engines: list[Backend] = []
+        """The models' backends, and the judge's if it answers in this process."""
         self.turn_judge: TurnJudge | None = None
         """Judges answers while their episodes wait, if a model plays ``oeg-multi``."""
         self.remote_judge = RemoteJudge(RayActorError, ActorUnavailableError)
@@ -103,6 +105,7 @@ class Worker:
 
     def _load(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
         backend = load_engine(model, self.data, ray.get_gpu_ids(), report)
+        self.engines.append(backend)
         if self.ledger is not None:
             backend.set_budget(self.ledger, ray.get_runtime_context().get_actor_id())
         return backend
@@ -147,8 +150,8 @@ class Worker:
     async def heartbeats(self) -> AsyncIterator[int]:
         """Stream ``ServedJudge.heartbeats`` until the worker is ended."""
         assert self.served is not None, "heartbeats() called before start(), or on a model's worker"
-        async for answered in self.served.heartbeats():
-            yield answered
+        async for ended in self.served.heartbeats():
+            yield ended
 
     async def recall(self, ordinals: Sequence[int]) -> None:
         """Skip the leased episodes or answers that have not begun; their leases end without them."""
@@ -157,11 +160,9 @@ class Worker:
 
     async def describe_trouble(self) -> str:
         """Return why the engines answer no request now; empty if they do."""
-        return "; ".join(filter(None, (backend.describe_trouble() for backend in self.backends.values())))
+        return "; ".join(filter(None, (backend.describe_trouble() for backend in self.engines)))
 
     async def close(self) -> None:
         """Release every engine; the driver kills the actor afterwards."""
-        for backend in self.backends.values():
+        for backend in self.engines:
             await backend.close()
-        if self.turn_judge:
-            await self.turn_judge.backend.close()

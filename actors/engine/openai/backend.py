@@ -111,9 +111,10 @@ class OpenAIBackend(Backend):
         return request_body.write_body(self.model, request, urls)
 
     def describe_trouble(self) -> str:
-        if self.last_answer_at >= self.failed_at:
+        rest = self.pace.resting_until - monotonic()
+        if self.last_answer_at >= self.failed_at and rest <= 0:
             return ""
-        seconds = max(0.0, self.next_try_at - monotonic())
+        seconds = max(0.0, rest, self.next_try_at - monotonic())
         return f"{self.last_failure}, next try in {seconds:.0f} s"
 
     def set_budget(self, ledger: Any, holder: str) -> None:

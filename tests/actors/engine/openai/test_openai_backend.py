@@ -119,8 +119,11 @@ def test_own_service_that_ignores_the_limit_of_a_reply_is_stopped(tmp_path: Path
 
 def test_all_requests_pause_when_one_is_rate_limited(tmp_path: Path) -> None:
     async def play(backend: OpenAIBackend, service: Service) -> None:
-        replies = await asyncio.gather(*(backend.reply(make_request(user("?"), seed=i)) for i in range(12)))
-        assert [reply.text for reply in replies] == ["A"] * 12
+        replies = [asyncio.create_task(backend.reply(make_request(user("?"), seed=i))) for i in range(12)]
+        while not backend.last_failure:
+            await asyncio.sleep(0.01)
+        assert "next try in 1 s" in backend.describe_trouble()
+        assert [reply.text for reply in await asyncio.gather(*replies)] == ["A"] * 12
 
     service = play_against(tmp_path, lambda n, _: failure(429, retry_after="1") if n == 0 else completion("A"), play)
     quiet = max(later - sooner for sooner, later in zip(service.times, service.times[1:], strict=False))
@@ -182,6 +185,18 @@ def test_a_request_that_is_cut_off_in_flight_counts_with_its_maximum(tmp_path: P
 
     deadline = 1.5 if ended_by == "deadline" else 60.0
     play_against(tmp_path, lambda n, _: HANG, play, deadline=deadline, reply_price=100.0, max_cost=1.0)
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0}, {"completion_tokens": -1}])
+def test_an_answer_without_valid_counts_is_charged_with_its_maximum(tmp_path: Path, usage: Any) -> None:
+    status, headers, body = completion("A")
+
+    async def play(backend: OpenAIBackend, service: Service) -> None:
+        assert (await backend.reply(make_request(user("?"), max_tokens=10))).reply_tokens == 0
+        assert (await backend.wallet.ledger.spending())["m"] == pytest.approx(0.001)
+
+    answer = status, headers, {**body, "usage": usage}
+    play_against(tmp_path, lambda n, _: answer, play, reply_price=100.0, max_cost=1.0)
 
 
 REFUSALS = {
