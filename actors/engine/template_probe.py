@@ -1,19 +1,18 @@
-"""Renders a chat template under limits, in its own process: it is foreign code, and jinja's sandbox bounds no nested loops."""
+"""Renders a chat template in its own process with limits: it is untrusted, and jinja's sandbox limits no nested loops."""
 
 import re
 import resource
 import subprocess
 import sys
-from contextlib import suppress
 
-from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 CPU_S, BYTES = 5, 1 << 29
+"""Most seconds of processor time and bytes of memory for one question."""
 
 
 def find_template_fault(template: str) -> str:
-    """Return that a template takes too much for one question; empty if it does not, or fails in a way that the engine names."""
+    """Return why a template is refused: it exceeds a limit. Empty if it renders, or fails with an error that engines report."""
     command = [sys.executable, "-P", __file__]
     done = subprocess.run(command, input=template.encode("utf-8", "replace"), capture_output=True)
     if done.returncode >= 0 and not done.stderr.endswith(b"MemoryError\n"):
@@ -30,5 +29,8 @@ if __name__ == "__main__":
     text = re.sub(r"{%-?\s*(end)?generation\s*-?%}", "", sys.stdin.read())  # a tag of transformers
     template = environment.from_string(text)
     for content in ([{"type": "image"}, {"type": "text", "text": "?"}], "?"):  # templates take parts, or only text
-        with suppress(TypeError, TemplateError):
+        try:
             template.render(messages=[{"role": "user", "content": content}], add_generation_prompt=True)
+        except Exception as problem:  # the engine reports it; the other form may render
+            if isinstance(problem, MemoryError):
+                raise

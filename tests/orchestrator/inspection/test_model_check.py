@@ -219,7 +219,9 @@ def test_the_template_cell_names_functions_and_a_template_without_end(tmp_path):
     assert row(source=source, tools="hermes").template.startswith("no: no functions")
     uses = ("", "{{ bos_token + '<s>' }}", "{{ strftime_now('%Y') }}", "{{ '<s>' + messages[0].content }}")
     filling = [use + "{{ 'x' * 10 ** 10 }}" for use in uses]
-    for text in ("{% for a in range(99999) %}" * 2 + "x" + "{% endfor %}" * 2, *filling):
+    endless = "{% for a in range(99999) %}" * 2 + "x" + "{% endfor %}" * 2
+    only_texts = "{% if messages[0].content is string %}" + endless + "{% else %}{{ 1 // 0 }}{% endif %}"
+    for text in (endless, only_texts, *filling):
         (tmp_path / "m/tokenizer_config.json").write_text(json.dumps({"chat_template": text}))
         assert row(source=source).template.startswith("no: its chat template takes more than 5 s or 512 MiB"), text
     (tmp_path / "m/tokenizer_config.json").write_text("{}")
