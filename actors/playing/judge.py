@@ -167,17 +167,15 @@ class JudgeTrial:
             self.running += 1
         try:
             judged = await judging()
-        except BaseException:
-            self.running -= 1
-            raise
-        async with self.changed:
-            self.running -= 1
             self.judged_count += 1
             self.verdicts += not judged.reason
             self.last_reason = judged.reason or self.last_reason
             self.passed |= self.judged_count >= LONG_TRIAL and not self.failed
-            self.changed.notify_all()
-        return judged
+            return judged
+        finally:
+            self.running -= 1
+            async with self.changed:
+                self.changed.notify_all()
 
     @property
     def failed(self) -> bool:

@@ -60,3 +60,16 @@ def test_fewer_than_five_percent_of_the_first_hundred_stop_it_too(read, stops):
     answers = Answers(lambda number: number < read).judge(300, 1)
     assert (answers.begun == 100) is stops and (answers.stopped == 1) is stops
     assert not stops or answers.sentence.startswith("j gave 4 verdicts on its first 100 answers")
+
+
+def test_cancelled_answers_free_their_places():
+    async def play() -> None:
+        trial, never = JudgeTrial("j"), asyncio.Event()
+        first = [asyncio.create_task(trial.run(never.wait)) for _ in range(FIRST_ANSWERS)]
+        await asyncio.sleep(0)
+        other = asyncio.create_task(trial.run(partial(Answers(bool)._judge_one, 1)))
+        for task in first:
+            task.cancel()
+        await asyncio.wait_for(other, 5)
+
+    asyncio.run(play())

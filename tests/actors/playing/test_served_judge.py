@@ -43,7 +43,7 @@ def test_fatal_request_is_dropped_and_others_are_answered(death):
     poison = 3
 
     async def ask_with_replacements() -> tuple[list[Reply | BaseException], int]:
-        judge, started = RemoteJudge(ConnectionError), [0]
+        judge, started = RemoteJudge(ConnectionError, TimeoutError), [0]
 
         def worker() -> Actor:
             started[0] += 1
@@ -102,3 +102,20 @@ def test_judge_sends_heartbeats_while_busy_or_idle(monkeypatch):
         return answered, bool(silent)
 
     assert asyncio.run(watch_heartbeats()) == (1, True)
+
+
+def test_a_worker_out_of_reach_is_asked_again_and_is_not_dead(monkeypatch):
+    monkeypatch.setattr(served_judge, "RETRY_PAUSE_S", 0.01)
+    failures = iter(range(2 * MAX_DEATHS))
+
+    async def answer(request: Request) -> Reply:
+        for _ in failures:
+            raise TimeoutError
+        return await says_yes(request)
+
+    async def ask() -> Reply:
+        judge = RemoteJudge(ConnectionError, TimeoutError)
+        await judge.set_workers({0: Actor(answer)})
+        return await asyncio.wait_for(judge.reply(request()), 5)
+
+    assert asyncio.run(ask()).text == "yes 0"
