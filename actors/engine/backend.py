@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from envs.render import UnreadablePicture as UnprocessablePicture
+from envs.render import UnreadablePicture
 from envs.tool_calls import Call, Function
 from envs.types import ImageRef, Sample, State, View
 from sweeps.sampling import Sampling
@@ -52,7 +52,7 @@ class BudgetSpent(ModelStopped):
     """A budget too small for the next request."""
 
 
-ENDS_EPISODE = (Unprocessable, UnprocessablePicture)
+ENDS_EPISODE = (Unprocessable, UnreadablePicture)
 """Errors that end the request's episode and nothing else."""
 
 

@@ -1,4 +1,4 @@
-"""Forms batches of waiting requests: the oldest first, then the most similar ones. No batch waits until it is full."""
+"""Requests that wait for the transformers backend, and the choice of the next batch: the oldest one and the most similar ones."""
 
 from asyncio import Future
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -24,8 +24,8 @@ class Job:
     created: float = field(default_factory=perf_counter)
 
     @property
-    def pending(self) -> Future[Any] | None:
-        """The answer until it is there, or its caller is cancelled; None from then on."""
+    def open_answer(self) -> Future[Any] | None:
+        """The future, while its caller still waits; None once it is answered or cancelled."""
         return self.answer if self.answer is not None and not self.answer.done() else None
 
     @property
@@ -40,10 +40,9 @@ class Job:
 
 
 class PreparedBatch(NamedTuple):
-    """Jobs and their input tensors."""
-
     jobs: list[Job]
     inputs: Any
+    """What ``ModelAndProcessor.inputs`` returns: padded tensors on the CPU, one row per job."""
 
 
 def similar_jobs(jobs: Sequence[Job], limit: int) -> list[Job]:

