@@ -106,7 +106,7 @@ def hash_tensors(folder: Path) -> str:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
             header = file.read(size) if path.suffix == ".safetensors" and size < MAX_HEADER_BYTES else b""
-            spans = _tensor_spans(header)
+            spans = _tensor_spans(header, path.stat().st_size)
             digest.update(header)
             for start, end in spans:
                 for offset in sorted({start, (start + end) // 2, max(start, end - TENSOR_BYTES)}):
@@ -119,12 +119,12 @@ def hash_tensors(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _tensor_spans(header: bytes) -> list[tuple[int, int]]:
-    """Return where each tensor of a safetensors file begins and ends behind the header; empty for other content."""
+def _tensor_spans(header: bytes, size: int) -> list[tuple[int, int]]:
+    """Return where each tensor in a safetensors file of this size begins and ends behind the header; empty for other content."""
     try:
         entries = [entry for name, entry in json.loads(header).items() if name != "__metadata__"]
         spans = [entry["data_offsets"] for entry in entries]
-        return sorted((start, end) for start, end in spans if isinstance(start, int) and 0 <= start < end)
+        return sorted((int(start), int(end)) for start, end in spans if 0 <= start < end <= size)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return []
 

@@ -31,7 +31,7 @@ class EpisodeRow(NamedTuple):
     sample_id: int
     """The sample's number in its scenario's file."""
     seed: int
-    """Seed of everything that is drawn, such as the order of options."""
+    """Seed of the model's replies, and of the moves of random-proactive."""
     ending: Annotated[str, Ending]
     """How the episode ended."""
     correct: bool | None
