@@ -93,9 +93,7 @@ def bounded_call(name: str, arguments: str) -> tuple[str, Any]:
     """Return a call's name and arguments, both bounded; the arguments become an object if their JSON text is a flat one."""
     text, values = arguments[:MAX_ARGUMENTS], None
     with suppress(ValueError, RecursionError):
-        if not arguments.strip():
-            values = {}
-        elif len(arguments) <= MAX_ARGUMENTS:
-            values = json.loads(text, object_pairs_hook=reject_duplicates)
+        if len(arguments) <= MAX_ARGUMENTS:
+            values = json.loads(text.strip() or "{}", object_pairs_hook=reject_duplicates)
     is_flat = isinstance(values, dict) and all(isinstance(value, str | int | float | None) for value in values.values())
     return name[:MAX_NAME], values if is_flat else text

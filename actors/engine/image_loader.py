@@ -24,6 +24,7 @@ MAX_THREADS = 8
 
 
 def thread_count() -> int:
+    """Return the number of threads that open pictures."""
     return min(MAX_THREADS, os.cpu_count() or 1)
 
 
@@ -31,7 +32,7 @@ class PictureLoader:
     """A loader of one benchmark folder's pictures for an engine."""
 
     def __init__(self, data: Path, model: ModelSpec | None = None) -> None:
-        """``model`` reads the pictures; those for Qwen's models are first fitted to ``picture_bounds``."""
+        """``data`` is the benchmark folder; pictures for a ``model`` of Qwen's are first resized to ``picture_bounds``."""
         self.renderer = Renderer(data, fit=picture_bounds(model) if model else None)
         self.threads = ThreadPoolExecutor(thread_count(), thread_name_prefix="pictures")
 

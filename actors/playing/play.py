@@ -50,10 +50,11 @@ async def play(
     examples: Sequence[Message] = (),
     judge: TurnJudge | None = None,
 ) -> Episode:
-    """Play one episode; a request that can never be answered ends it. Raises BackendDied (the episode is pending again).
+    """Play one episode; a request that can never be answered ends it. Raises BackendDied and ModelStopped: it is pending again.
 
     Args:
         sample: The sample as its condition shows it (``prompts.apply_condition``).
+        key: The episode's key, which also seeds the judge.
         seed: Decides random-proactive moves and, with the turn's number, the decoding of every turn.
         examples: Solved examples of multiple choice.
         judge: Reads the answers of ``oeg-multi``; required for that protocol.
@@ -94,8 +95,8 @@ def select_rules(
         case Protocol.TOOLS:
             return FunctionCalls(sample, cell.condition, seed, native=cell.model.calls_natively)
         case Protocol.MCQA:
-            choice = find_offer("condition", cell.condition.rules).load() if cell.condition.rules else MultipleChoice
-            return choice(sample, cell.condition, seed, examples)
+            rules = find_offer("condition", cell.condition.rules).load() if cell.condition.rules else MultipleChoice
+            return rules(sample, cell.condition, seed, examples)
 
 
 def refusal_ending(problem: Exception, protocol: Protocol) -> Ending:
@@ -104,12 +105,12 @@ def refusal_ending(problem: Exception, protocol: Protocol) -> Ending:
         return Ending.FAILED
     if isinstance(problem, Refused):
         return Ending.REFUSED
-    is_overflow = isinstance(problem, Overflow) and protocol is not Protocol.OEG  # sends a single picture
+    is_overflow = isinstance(problem, Overflow) and protocol is not Protocol.OEG  # which sends one picture
     return Ending.OVERFLOW if is_overflow else Ending.UNPROCESSABLE
 
 
 def ending_after(state: State, reply: Reply) -> Ending | None:
-    """Return the ending after a reply; the tokens of an empty one may have gone into thoughts."""
+    """Return how the episode ended after a reply, None if it goes on; an empty reply may have spent its tokens on thoughts."""
     if not reply.text and reply.thought:
         return Ending.THOUGHTS_CUT
     is_spent = not reply.text and reply.finish == "length" and state.ending not in (None, *UNSCORED)

@@ -41,7 +41,7 @@ from actors.engine.in_flight import with_prepared_ahead
 from actors.engine.request_pipeline import RequestPipeline
 from actors.engine.vllm import parsers
 from actors.engine.vllm.model_input import SentPictures, count_pictures, describe_input
-from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params, use_all_cores_but_one
+from actors.engine.vllm.parameters import engine_arguments, sampling_params, use_all_cores_but_one
 from envs.tool_calls import Function
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
@@ -103,12 +103,11 @@ class VLLMBackend(Backend):
         """Answer the request; raises Unprocessable, or BackendDied at once if the engine is gone or hung."""
         choices = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful)
         limit = self.reply_limit(request.sampling)
-        seed = 0 if is_greedy(choices) else request.seed
         calls = self.calls if request.tools else None
 
         def make_params() -> SamplingParams:
             skip_special = calls.request(request.tools).skip_special_tokens if calls else True
-            return sampling_params(choices, limit, seed, skip_special and self.thoughts is None)
+            return sampling_params(choices, limit, request.seed, skip_special and self.thoughts is None)
 
         output, pictures, seconds = await self.generate(
             lambda: self.prompts.prepare(request), make_params, limit, self.lora

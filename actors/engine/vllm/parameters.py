@@ -1,8 +1,8 @@
 """The flags of a vLLM engine and the decoding parameters of a request, all explicit so that no default applies.
 
-No prompt may be longer than the table of the rotary embedding. vLLM 0.32 computes that table for ``max_position_embeddings``
-positions, and reads beyond it, without an error, if ``max_model_len`` is larger: with ``VLLM_ALLOW_LONG_MAX_MODEL_LEN``, and
-with dynamic scaling, whose ``factor`` multiplies the length but not the table. transformers computes any position.
+Prompts must fit the table of the rotary embedding. vLLM 0.32 computes it for ``max_position_embeddings`` positions; if
+``max_model_len`` is larger, vLLM reads past its end without an error. That happens with ``VLLM_ALLOW_LONG_MAX_MODEL_LEN``, and
+with dynamic scaling, whose ``factor`` enlarges the length and not the table.
 """
 
 import os
@@ -84,13 +84,9 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
     return {**flags, **{name: value for name, value in model.options.items() if name not in not_for_vllm}}
 
 
-def is_greedy(decoding: Decoding) -> bool:
-    """Return True if the temperature is below ``MIN_TEMPERATURE``, to which vLLM would raise it (Qwen2.5-VL's file has 1e-6)."""
-    return decoding.temperature < MIN_TEMPERATURE
-
-
 def sampling_params(decoding: Decoding, max_tokens: int, seed: int, skip_special: bool = True) -> SamplingParams:
-    greedy = is_greedy(decoding)
+    """Return vLLM's parameters for one reply; ``skip_special`` drops special tokens from its text."""
+    greedy = decoding.temperature < MIN_TEMPERATURE  # to which vLLM would raise it (Qwen2.5-VL's file has 1e-6)
     return SamplingParams(
         n=1,
         temperature=0.0 if greedy else decoding.temperature,
@@ -142,7 +138,7 @@ def one_process_flags() -> dict[str, str]:
 
 
 def use_all_cores_but_one() -> None:
-    """Let processes that start from now on use all cores but one; Ray would limit them to one thread."""
+    """On a CPU, let processes that start later use all cores but one; Ray would limit them to one thread."""
     count = psutil.cpu_count(logical=False) or os.cpu_count() or 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else count
     if one_process_flags():
