@@ -46,12 +46,11 @@ ROOT = Path(__file__).parents[1]
 EXTRAS = [path for path in sorted(ROOT.glob("extras/*")) if str(path) in sys.path]
 PYTHONPATH = os.pathsep.join(map(str, (ROOT, *EXTRAS)))
 """The tree, and those of its extras that this process has, for processes that tests start."""
+ENGINE_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
 ENVIRONMENT = {
     "RAY_AUTH_MODE": "disabled",
     "RAY_worker_niceness": "0",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
+    **ENGINE_ENVIRONMENT,
     "HOSTILE_KEY": KEY,
     "RAY_raylet_start_wait_time_s": "120",
 }

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.actors.vision_packages import fetch_packages
+from tests.conftest import ENGINE_ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,11 +45,9 @@ def environment(packages: Path) -> dict[str, str]:
     """The variables of a process that has the packages of a folder."""
     settings = {
         "PYTHONPATH": os.pathsep.join([str(packages), str(ROOT), os.environ.get("PYTHONPATH", "")]),
-        "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "TRANSFORMERS_VERBOSITY": "error",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
-        "VLLM_NO_USAGE_STATS": "1",
+        **ENGINE_ENVIRONMENT,
     }
     return {**os.environ, **settings}

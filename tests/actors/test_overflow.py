@@ -55,9 +55,6 @@ class Silent(Backend):
         silent = request.situation.state.turn == self.turn
         return Reply(self.text, reply_tokens=50, finish=self.finish) if silent else Reply(ask_for_more(request))
 
-    async def close(self) -> None:
-        return None
-
 
 def test_empty_reply_with_spent_tokens_is_truncated():
     episode = play_sample(cell("zero-shot"), Silent(turn=2))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 

@@ -31,16 +31,9 @@ def recorded_reply(request: Request) -> str:
     """Return any option in a form that multiple choice reads: mostly a suggestion, sometimes nonsense."""
     random, view = Random(request.seed), request.situation.view
     choices = [*view.options, *view.categories]
-    index = (
-        random.randrange(len(view.options) or len(choices)) if random.random() < 0.8 else random.randrange(len(choices))
-    )
-    ways = (
-        choices[index],
-        chr(65 + index),
-        f"{chr(65 + index)}. {choices[index]}",
-        choices[index].upper(),
-        "I wonder.",
-    )
+    index = random.randrange(len(view.options) if view.options and random.random() < 0.8 else len(choices))
+    letter, text = chr(65 + index), choices[index]
+    ways = text, letter, f"{letter}. {text}", text.upper(), "I wonder."
     return random.choices(ways, (4, 4, 4, 4, 1))[0]
 
 
@@ -48,15 +41,9 @@ def as_call(request: Request) -> str:
     """Return the call for the option that multiple choice reads in this reply, or the reply itself if it reads none."""
     view, reply = request.situation.view, recorded_reply(request)
     text, mark = as_text(reply), as_letter(reply)
-    option_index = option_table(view.options, (), 0).read(text, mark).chosen
-    category_index = option_table(view.categories, (), len(view.options)).read(text, mark).chosen
-    option = (
-        view.options[option_index]
-        if option_index >= 0
-        else view.categories[category_index]
-        if category_index >= 0
-        else None
-    )
+    sides = (view.options, 0), (view.categories, len(view.options))
+    places = [(side, option_table(side, (), first).read(text, mark).chosen) for side, first in sides]
+    option = next((side[place] for side, place in places if place >= 0), None)
     return next((call_line(call) for call, target in request.situation.calls if target == option), reply)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from io import BytesIO
-from random import Random
 
 from PIL import Image, ImageChops, ImageStat
 
@@ -35,10 +34,6 @@ def test_pictures_come_before_the_text() -> None:
     assert with_picture_marks(MESSAGES, "<image>") == [
         {"role": "user", "content": "<image><image>Which?"}, {"role": "assistant", "content": "A"},
     ]  # fmt: skip
-
-
-def noise(width: int, height: int) -> Image.Image:
-    return Image.frombytes("RGB", (width, height), Random(0).randbytes(3 * width * height))
 
 
 def opened(url: str) -> Image.Image:

@@ -30,9 +30,6 @@ class Dawdling(Backend):
         view = request.situation.view
         return Reply(self.rng.choice(view.options + view.categories))
 
-    async def close(self):
-        return None
-
 
 @pytest.fixture(scope="module")
 def plan(demo_data):

@@ -88,8 +88,6 @@ def test_reply_at_token_limit_is_reported_as_cut_off():
         async def reply(self, request: Request) -> Reply:
             return Reply("The answer asks for", 100, 7, "length", 0.1, 0.25)
 
-        async def close(self) -> None: ...
-
     verdict = asyncio.run(judge_answer(SAMPLES["QD"], cell("QD"), "?", JUDGE, Cut(), 5))
     assert (verdict.reason, verdict.attempts) == ("cut off before its verdict", 3)
     row = verdict_row("cut", JudgedAnswer(1, AnswerTask(cell("QD"), SAMPLES["QD"], "key"), verdict))

@@ -81,22 +81,15 @@ def test_a_key_goes_out_whole_and_a_short_one_is_no_secret():
     assert redact_key("EMPTY and all", "EMPTY") == "EMPTY and all" == redact_key("EMPTY and all", "")
 
 
+ESCAPES = {
+    "plain": str, "json": json.dumps, "json-unicode": lambda key: json.dumps(key, ensure_ascii=False),
+    "json-twice": lambda key: json.dumps({"body": json.dumps({"key": key})}), "repr": lambda key: repr(key)[1:-1],
+    "quote": quote, "quote-plus": quote_plus, "quote-all": lambda key: quote(key, safe=""), "html": html.escape,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("key", ['sk-"quoted"-12345', "sk-100%&<b>'apostrophe", "clé-'both\"kinds-ünïcødé"])
-@pytest.mark.parametrize(
-    "escape",
-    [
-        str,
-        json.dumps,
-        lambda key: json.dumps(key, ensure_ascii=False),
-        lambda key: json.dumps({"body": json.dumps({"key": key})}),
-        lambda key: repr(key)[1:-1],
-        quote,
-        quote_plus,
-        lambda key: quote(key, safe=""),
-        html.escape,
-    ],
-    ids=["plain", "json", "json-unicode", "json-twice", "repr", "quote", "quote-plus", "quote-all", "html"],
-)
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
 def test_escaped_keys_are_hidden(key, escape):
     text, redacted = (f"the key {escape(secret)} is wrong" for secret in (key, "***"))
     assert (

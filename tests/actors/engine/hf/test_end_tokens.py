@@ -18,6 +18,7 @@ from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
 from tests.actors.package_network import PackageNetwork
+from tests.actors.test_beyond_context import shown
 from tests.actors.tiny import checkpoint
 
 LENGTH = 12
@@ -66,21 +67,15 @@ def reply_tokens(folder: Path) -> list[int]:
     """Return the tokens of a greedy reply that nothing ends."""
     say(folder, {})
     call = PackageNetwork(entry(folder))
-    call.reply((QUESTION,), pictures(folder), 1)
-    inputs = call._inputs((QUESTION,), pictures(folder))
+    call.reply((QUESTION,), shown(folder, QUESTION), 1)
+    inputs = call._inputs((QUESTION,), shown(folder, QUESTION))
     output = call.network.generate(**inputs, max_new_tokens=LENGTH, do_sample=False, pad_token_id=0)
     tokens: list[int] = output[0][inputs["input_ids"].shape[1] :].tolist()
     return tokens
 
 
 def package_reply(folder: Path) -> str:
-    return PackageNetwork(entry(folder)).reply((QUESTION,), pictures(folder), LENGTH).rstrip("\ufffd")
-
-
-def pictures(folder: Path) -> dict[ImageRef, Any]:
-    from PIL import Image
-
-    return {ImageRef("0.png"): Image.open(folder / "0.png").convert("RGB")}
+    return PackageNetwork(entry(folder)).reply((QUESTION,), shown(folder, QUESTION), LENGTH).rstrip("\ufffd")
 
 
 def entry(folder: Path) -> ModelSpec:

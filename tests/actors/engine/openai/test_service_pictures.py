@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
-from base64 import b64decode
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,17 +16,14 @@ from envs.types import ImageRef
 from sweeps.model import Endpoint
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, user
+from tests.actors.engine.test_chat_format import opened
 from tests.actors.service import completion, serving
 from tests.envs.picture_zoo import draw_zoo
 
 
 def noise(width: int, height: int) -> Image.Image:
-    """A picture that no PNG makes smaller."""
-    return Image.frombytes("RGB", (width, height), Random(f"{width}x{height}").randbytes(3 * width * height))
-
-
-def decode_picture(url: str) -> Image.Image:
-    return Image.open(io.BytesIO(b64decode(url.partition(",")[2])))
+    """Return a picture that no PNG makes smaller."""
+    return Image.frombytes("RGB", (width, height), Random(0).randbytes(3 * width * height))
 
 
 @pytest.mark.parametrize("form", ["png", "jpeg"])
@@ -37,7 +32,7 @@ def test_larger_picture_is_halved_until_it_fits(form):
     before, url = image.tobytes(), data_url(image, form, 60_000)
 
     assert len(url) <= 60_000 < len(data_url(image, form)) and url == data_url(noise(600, 300), form, 60_000)
-    assert decode_picture(url).size in ((256, 128), (128, 64)) and image.tobytes() == before
+    assert opened(url).size in ((256, 128), (128, 64)) and image.tobytes() == before
 
 
 def test_a_service_gets_the_packages_pixels_of_every_kind_of_file(
@@ -58,7 +53,7 @@ def test_a_service_gets_the_packages_pixels_of_every_kind_of_file(
             return [part for part in service.bodies[0]["messages"][0]["content"] if part["type"] == "image_url"]
 
     for name, part in zip(names, asyncio.run(ask()), strict=True):
-        sent, package = decode_picture(part["image_url"]["url"]), Image.open(tmp_path / name).convert("RGB")
+        sent, package = opened(part["image_url"]["url"]), Image.open(tmp_path / name).convert("RGB")
 
         assert (sent.mode, sent.size, sent.tobytes()) == ("RGB", package.size, package.tobytes()), name
         assert sent.getexif() == {}, name
