@@ -33,11 +33,6 @@ class GpuRequest(NamedTuple):
     size: int = 0
     """Bytes that must be free, if more than ``share``."""
 
-    @property
-    def devices(self) -> int:
-        """Number of visible GPUs: one if it is shared."""
-        return max(1, int(self.gpus))
-
     def needs(self, device: Device) -> int:
         """Return the bytes that must be free on a device, at most its total."""
         return min(device.total, max(int(self.share * device.total), self.size))
@@ -81,7 +76,7 @@ def check_gpus(
 
 def _check_ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[str]:
     """Return the ids of this worker's devices; raises GpuUnavailable unless Ray and the environment agree."""
-    if len(assigned) != request.devices:
+    if len(assigned) != max(1, int(request.gpus)):  # a shared GPU counts as one
         raise GpuUnavailable(
             f"{request.model} asked for {format_gpus(request.gpus)} and Ray gave {len(assigned)} ({','.join(assigned)})"
         )
