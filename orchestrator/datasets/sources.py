@@ -23,7 +23,11 @@ ARRIVING = ".arriving"
 
 
 class FetchError(BadData):
-    """A remote file that could not be fetched; its text is the full message."""
+    """A remote file that could not be fetched, perhaps because it ``is_missing`` there; its text is the full message."""
+
+    def __init__(self, message: str, is_missing: bool = False) -> None:
+        super().__init__(message)
+        self.is_missing = is_missing
 
 
 @contextmanager
@@ -37,7 +41,8 @@ def fetch_errors(subject: str) -> Iterator[None]:
         raise
     except Exception as problem:  # from five packages; each means a failed request
         proxy = describe_proxy("https://huggingface.co")
-        raise FetchError(f"cannot fetch {subject}{proxy}: {short_message(problem)}") from None
+        is_missing = getattr(getattr(problem, "response", None), "status_code", 0) == 404
+        raise FetchError(f"cannot fetch {subject}{proxy}: {short_message(problem)}", is_missing) from None
 
 
 def short_message(problem: Exception) -> str:
@@ -54,17 +59,15 @@ def read_hub(source: str, revision: str = "") -> Checkpoint:
         info = HfApi().model_info(source, revision=revision or None, files_metadata=True)
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
         if "config.json" not in sizes:
-            raise FetchError(f"{source} has no config.json on the Hub")
-        config = b""
+            raise FetchError(f"{source} has no config.json on the Hub", is_missing=True)
+        config: dict[str, Any] = {}
         if sizes["config.json"] <= MAX_FILE_BYTES:
             # not into the cache, where a configuration alone would look like a model
             with HfFileSystem().open(f"{source}@{info.sha}/config.json", "rb") as remote:
-                config = remote.read()
+                config = parse_fields(remote.read()) or {}
     terms = next((tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")), "not stated")
     gate = "; gated: request access on its page" if getattr(info, "gated", False) else ""
-    return Checkpoint(
-        parse_fields(config) or {}, None, sum_weights(sizes.items()), info.sha or "", f"ok: {terms}{gate}"
-    )
+    return Checkpoint(config, None, sum_weights(sizes.items()), info.sha or "", f"ok: {terms}{gate}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +121,7 @@ class RemoteFolder:
     def __init__(self, address: Address, home: Path) -> None:
         self.address, self.home, self.arriving = address, home, home / ARRIVING
         if address.scheme in ("http", "https"):
-            raise FetchError(
-                f"{address}: 0.2.0 was the last that read web folders; download it, and name the folder as data"
-            )
+            raise FetchError(f"{address}: 0.2.0 was the last that read web folders; download it, and name its folder")
         with fetch_errors(str(address)):
             from fsspec.core import url_to_fs
 

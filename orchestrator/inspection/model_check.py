@@ -36,7 +36,7 @@ class Check(NamedTuple):
 
     model: str
     cells: dict[str, str]
-    """Each of ``CELLS`` that was looked at -> its outcome."""
+    """Cell -> its outcome; ``check`` gives all of ``CELLS``, ``-`` where nothing is to be said."""
 
     @property
     def ok(self) -> bool:
@@ -69,7 +69,8 @@ def check(
 
     def row(model: ModelSpec) -> Check:
         cells = _cells(model, sweep.samplings(model.name) if sweep else (), gpu, packages)
-        cells |= {} if packages else {"packages": "-"}
+        if not packages:
+            cells["packages"] = "-"
         return Check(model.name, {name: cells.get(name, "-") for name in CELLS})
 
     with ThreadPoolExecutor(8) as pool:
@@ -82,10 +83,10 @@ def local_fault(model: ModelSpec, samplings: Sequence[Sampling] = ()) -> str:
     return Check("", cells).fault or engines.install_sentence(model, engines.missing_package(model, None))
 
 
-def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", renders: bool = False) -> dict[str, str]:
+def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", packages: bool = False) -> dict[str, str]:
     """Return the cells of a model; without a GPU type, only those that this disk and a service tell.
 
-    ``renders`` tries the chat template, for which transformers is imported.
+    ``packages`` also tries the chat template, for which transformers is imported.
     """
     if not model.is_local:
         is_service = model.backend == "openai"
@@ -104,7 +105,7 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", rende
         "source": source,
         "architecture": _architecture(model, checkpoint),
         "images": _images(model, checkpoint),
-        "template": _template(model, checkpoint, renders),
+        "template": _template(model, checkpoint, renders=packages),
         "decoding": _decoding(checkpoint, samplings),
         "fit": _fit(model, checkpoint.weight_bytes, gpu) if gpu else "unknown",
         "packages": _packages(model, checkpoint),
@@ -136,13 +137,15 @@ def _find_checkpoint(model: ModelSpec, offer: PackageModel | None, hub: bool) ->
     if checkpoint := read_checkpoint(model):
         is_own = checkpoint.folder == Path(model.source)
         fault = checkpoint.find_fault(is_complete=is_own)
-        return f"no: {fault}" if fault else "ok: on disk" if is_own else "ok: in the Hub's cache", checkpoint
+        place = "on disk" if is_own else "in the Hub's cache"
+        return f"no: {fault}" if fault else f"ok: {place}", checkpoint
+    if not hub:
+        return "unknown", unknown
     try:
         pinned = "" if model.revision else ", no revision pinned"
-        return (f"ok: on the Hub{pinned}", read_hub(model.source, model.revision)) if hub else ("unknown", unknown)
+        return f"ok: on the Hub{pinned}", read_hub(model.source, model.revision)
     except FetchError as problem:
-        is_missing = any(word in str(problem).lower() for word in ("404", "not found", "no config.json"))
-        return f"{'no' if is_missing else 'unknown'}: {str(problem)[:120]}", unknown
+        return f"{'no' if problem.is_missing else 'unknown'}: {str(problem)[:120]}", unknown
 
 
 # -- the configuration -------------------------------------------------------------------------------------------------
@@ -212,7 +215,8 @@ def _decoding(checkpoint: Checkpoint, samplings: Sequence[Sampling]) -> str:
 def _fit(model: ModelSpec, weights: int, gpu: str) -> str:
     if not model.gpus:
         return "ok: no GPU"
-    usable, size = USABLE * GPUS[gpu] * model.gpus, weights / 1e9 or 2 * (model.parameters or 0)
+    usable = USABLE * GPUS[gpu] * model.gpus
+    size = weights / 1e9 or 2 * (model.parameters or 0)  # bfloat16 takes 2 GB per billion
     if not size:
         return "unknown"
     verdict = "ok" if size + OVERHEAD <= usable else "no"

@@ -58,7 +58,7 @@ def test_a_damaged_archive_is_a_sentence_and_leaves_whole_files(published, demo_
 
 
 def test_a_web_folder_is_refused_with_the_release_that_read_it(tmp_path):
-    with pytest.raises(FetchError, match=r"0\.2\.0 was the last.*name the folder as data"):
+    with pytest.raises(FetchError, match=r"0\.2\.0 was the last.*name its folder"):
         stage("http://127.0.0.1:9/test", ["QD"], str(tmp_path), print)
 
 
