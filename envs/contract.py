@@ -30,9 +30,8 @@ def check_scenario(game: Scenario, sample: Sample) -> None:
     assert clear.image.crop is None, "the clear picture has no crop"
     state = game.initial(sample)
     plain, hinted = game.view(sample, state), game.view(sample, state, hint=True)
-    assert hinted == plain._replace(prompt=f"{plain.prompt} {game.hint_for(sample)}"), (
-        "a hint only follows the question"
-    )
+    prompt = f"{plain.prompt} {game.hint_for(sample)}"
+    assert hinted == plain._replace(prompt=prompt), "a hint only follows the question"
 
 
 def replies(view: View) -> Iterator[str]:

@@ -77,9 +77,7 @@ def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:
         if offer.name in taken:
             raise PackageError(f"{offer} has a name that is taken here; rename it in that package, or uninstall it")
         if other := by_name.get(offer.name):
-            raise PackageError(
-                f"{offer} has the same name as one of {other.package}; uninstall one of the two packages"
-            )
+            raise PackageError(f"{offer} has the name of one of {other.package}; uninstall one of the two packages")
         by_name[offer.name] = offer
     return dict(sorted(by_name.items()))
 

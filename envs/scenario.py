@@ -73,9 +73,7 @@ class Scenario:
         ``move`` replays a recorded random-proactive move; None draws it from the state's seed.
         """
         if state.ending is not None:
-            raise ValueError(
-                f"sample {sample.scenario}/{sample.id} has ended ({state.ending}); it takes no more replies"
-            )
+            raise ValueError(f"sample {sample.scenario}/{sample.id} has ended ({state.ending}); it takes no replies")
         shown = () if state.mode is Mode.REFERENCE else self.offered(sample, state)
         option, category, action = self._read(sample, state, shown, reply)
         if option.verdict is not Verdict.CORRECT or category.verdict is Verdict.CORRECT:

@@ -215,7 +215,6 @@ def cached_repository(model: ModelSpec) -> Path:
 
 def _texts(value: Any) -> list[str]:
     """Return the templates of a key: one, or a list of named ones."""
-    named = (
-        [entry.get("template") for entry in value if isinstance(entry, dict)] if isinstance(value, list) else [value]
-    )
-    return [text for text in named if isinstance(text, str)]
+    entries = value if isinstance(value, list) else [{"template": value}]
+    texts = (entry.get("template") for entry in entries if isinstance(entry, dict))
+    return [text for text in texts if isinstance(text, str)]

@@ -45,9 +45,7 @@ def read_entries(source: str, machine: Machine, read_hub: Callable[[str], Checkp
         return [_local(os.path.abspath(source), None, machine)]
     if HUB_ID.fullmatch(source):
         return [_local(source, read_hub, machine)]
-    raise SweepError(
-        f"--model {source} is no folder, Hub id (OWNER/NAME), address (http://HOST/v1#NAME) or name in `ls models`"
-    )
+    raise SweepError(f"--model {source} is no folder, OWNER/NAME, http://HOST/v1#NAME or name in `ls models`")
 
 
 def _service(address: str) -> Entry:

@@ -60,9 +60,7 @@ def read_model(table: Mapping[str, Any], where: str) -> ModelSpec:
         remedy = missing_extra(source.removeprefix(BUILTIN)) or f"there are {', '.join(backends)}"
         raise SweepError(f"{where}: source = {model.source!r} is not built in; {remedy}")
     if (backends[source] == "builtin") != (model.backend == "builtin"):
-        raise SweepError(
-            f"{where}: backend = {model.backend!r} cannot play {source}; write backend = {backends[source]!r}"
-        )
+        raise SweepError(f"{where}: backend = {model.backend!r} cannot play {source}; write {backends[source]!r}")
     return packages.pin_policy(model)
 
 

@@ -59,9 +59,8 @@ class Precision(Frozen):
         saved = full_size - sum(cell["planned"] for cell in cells)
         stopped = sum(cell["planned"] < cell.get("full", 0) for cell in cells)
         stopped_text = f"{stopped:,} of {pluralize(len(cells), 'cell')} stopped"
-        return (
-            f"precision {self.description}: {stopped_text}, {saved:,} of {pluralize(full_size, 'episode')} not needed"
-        )
+        saved_text = f"{saved:,} of {pluralize(full_size, 'episode')} not needed"
+        return f"precision {self.description}: {stopped_text}, {saved_text}"
 
 
 class Replicates(Frozen):

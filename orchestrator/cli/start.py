@@ -3,7 +3,7 @@
 import re
 import shlex
 import shutil
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -35,8 +35,7 @@ def init(file: NewFile = None, source: Source = "", model: ModelSources = []) ->
         raise UserError(f"{path} already exists and is left unchanged; give another name")
     path.parent.mkdir(parents=True, exist_ok=True)
     if source == PACKAGE:
-        spec = find_spec("proactive_sweep")  # located, not imported: importing it requires the package verifiers
-        template = Path(str(spec and spec.origin)).with_name("template")
+        template = Path(str(files("proactive_sweep"))) / "template"
         shutil.copytree(template, path, ignore=shutil.ignore_patterns("__pycache__"))
         print_lines([f"{path}: its README.md has the commands to type next"])
         return

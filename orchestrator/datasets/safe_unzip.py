@@ -76,9 +76,7 @@ def unzip(path: Path, home: Path, wanted: Callable[[str], bool]) -> None:
                 target = root / entry.filename
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if not Path(os.path.realpath(target.parent)).is_relative_to(root):
-                    raise BadArchive(
-                        f"{path.name}: {entry.filename[:200]!r} would go through a link out of {root.name}"
-                    )
+                    raise BadArchive(f"{path.name}: {entry.filename[:200]!r} goes through a link out of {root.name}")
                 if not is_in_place(root, entry):
                     _extract(archive, entry, target)
 

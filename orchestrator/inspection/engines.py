@@ -47,9 +47,7 @@ def missing_package(model: ModelSpec, checkpoint: Checkpoint | None) -> str:
     needed = [] if model.requirements else list(FACTS["packages"].get(model.backend, ()))
     architecture = (checkpoint.architecture if checkpoint else "") or model.architecture
     if model.is_local and needed:
-        films = any(
-            re.fullmatch(film, name) for film in FACTS["films"]["names"] for name in (model.source, architecture)
-        )
+        films = any(re.fullmatch("|".join(FACTS["films"]["names"]), name) for name in (model.source, architecture))
         needed += ["torchvision"] if films or (checkpoint and checkpoint.takes_films) else []
         needed += ["num2words"] if architecture.startswith("SmolVLM") else []
         needed += ["peft"] if model.lora and model.backend == "transformers" else []

@@ -80,9 +80,7 @@ def own_sweep(models: Sequence[ModelSpec], path: Path | None, data: Path | None)
     else:
         folder = data or Path("outputs/demo-data")
         if not (names := scenarios_in(folder)):
-            raise BadData(
-                f"{folder} has no benchmark; name one with --data DIR (`proactive-sweep data demo DIR` draws one)"
-            )
+            raise BadData(f"{folder} has no benchmark; type --data DIR (`proactive-sweep data demo DIR` draws one)")
         reads_text = ["no pictures" in model.limits for model in models]
         conditions = [*([] if all(reads_text) else CONDITIONS), *([TEXT_ONLY] if any(reads_text) else [])]
         table = {"data": str(folder), "models": ["oracle"], "conditions": conditions, "scenarios": names}

@@ -41,10 +41,7 @@ def check_named(
 ) -> None:
     """Raise RunFolderError if ``models``, or the data of a folder's sweep, use anything that the user has not named.
 
-    Args:
-        own: The sweep of the file that the user has named.
-        typed: Overrides (``KEY=VALUE``) from the command line.
-        pictures: False if the models only read text.
+    Users name things in a sweep file (``own``) or type them (``typed``: KEY=VALUE). ``pictures`` is False for models of text.
     """
     known = [*(own.models_and_judge if own else ()), *registry().values(), *judges().values()]
     unnamed = [reason for model in models for reason in _unnamed(model, known, typed)]

@@ -45,7 +45,7 @@ def test_two_samples_of_each_scenario_and_condition_are_planned(demo_data: Path,
     assert tried.judge is None and tried.models == (MODEL,) and tried.data == str(demo_data)
     assert tried.selection == Selection(limit=2, filtered=False) and tried.tracking.uri == "none"
     assert tried.protocols == (Protocol.MCQA, Protocol.OEG) and build_plan(tried).total == 4
-    with pytest.raises(BadData, match="has no benchmark; name one with --data DIR"):
+    with pytest.raises(BadData, match="has no benchmark; type --data DIR"):
         trial_sweep([MODEL], None, tmp_path)
 
 
