@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from envs.installed import PackageError, find_offer, load_function
 from sweeps import packages
@@ -16,7 +18,7 @@ from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.sweep_file import RESOLVED, override_key, read_sweep
 from sweeps.sweep_file import SweepError as SweepError
 from sweeps.validation import drop_removed, find_name, read_named_tables, validate_table
-from sweeps.values import Frozen, Names, slug
+from sweeps.values import Frozen, Names, slug, split_names
 
 JUDGE = "qwen3-8b"
 """The paper's judge."""
@@ -27,7 +29,7 @@ class NamedParts(Frozen):
     """The keys of a sweep file whose values are names, or tables of its own that have names."""
 
     model: Tables = ()
-    models: tuple[str | dict[str, Any], ...] | None = None
+    models: Annotated[tuple[str | dict[str, Any], ...], BeforeValidator(split_names)] | None = None
     scenarios: Names = ("all",)
     condition: Tables = ()
     conditions: Names | None = None

@@ -14,7 +14,7 @@ from envs import installed_scenarios as scenarios
 from envs.installed import Offer, PackageError, load_function, missing_extra, offers
 from sweeps.spec import ModelSpec
 from sweeps.validation import find_name
-from sweeps.values import NAME, read_table
+from sweeps.values import NAME, read_table, split_names
 
 BUILTIN = "builtin:"
 """Prefix of the source of a policy or model that needs no repository or folder."""
@@ -40,9 +40,9 @@ def check_packages(taken: Collection[str]) -> None:
 
 
 def find_scenarios(value: str | Sequence[str], where: str) -> list[str]:
-    """Return the distinct short names of scenarios given by short or long names, a text by commas; raises SweepError."""
-    names = value.split(",") if isinstance(value, str) else list(value)
-    if names == ["all"]:
+    """Return the distinct short names of scenarios, a list or joined by commas, each short or long; raises SweepError."""
+    names = split_names(value)
+    if list(names) == ["all"]:
         return list(SCENARIOS)
     short_names = {**{name: name for name in (*SCENARIOS, *scenarios())}, **STEMS}
     return list(dict.fromkeys(short_names[find_name(name, short_names, "scenario", where)] for name in names))

@@ -123,12 +123,8 @@ def require_data(data: str, path: Path) -> None:
         raise SweepError(why)
 
 
-LISTS = ("models", "scenarios", "conditions", "protocol", "measures")
-"""Keys whose values are lists of names."""
-
-
 def override_key(table: dict[str, Any], override: str) -> None:
-    """Set a nested key by ``selection.limit=5``; a value that is not TOML is text, or names joined by commas."""
+    """Set a nested key by ``selection.limit=5``; a value that is not TOML is text."""
     key, equals, text = override.partition("=")
     if not equals or not all(part.strip() for part in key.split(".")):
         raise SweepError(f"--set {override!r} must look like key=value, for example --set selection.limit=5")
@@ -142,4 +138,4 @@ def override_key(table: dict[str, Any], override: str) -> None:
     except RecursionError:
         raise SweepError(f"--set: a value of {len(text):,} characters is nested too deep") from None
     except tomllib.TOMLDecodeError:
-        table[last] = [name.strip() for name in text.split(",")] if last in LISTS else text
+        table[last] = text

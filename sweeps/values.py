@@ -13,8 +13,14 @@ FOLDER = Path(__file__).parent
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 """Names become path segments and MLflow tags: letters, digits, dot, dash, plus, underscore."""
 
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
-"""One name or a list of them."""
+
+def split_names(value: Any) -> Any:
+    """Return the names that a text joins by commas; any other value unchanged."""
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(split_names)]
+"""A list of names, or a text that joins them by commas."""
 
 
 class Frozen(BaseModel):

@@ -17,6 +17,7 @@ from sweeps.load import build, load
 from sweeps.own_model import Entry, Machine, read_entries
 from sweeps.spec import Sweep
 from sweeps.sweep_file import require_data
+from sweeps.values import split_names
 
 DATA_VARIABLE = "PROACTIVE_SWEEP_DATA"
 DRAWN = "drawn demo pictures: not evidence about real photographs"
@@ -35,8 +36,7 @@ def load_sweep(path: Path, overrides: Iterable[str], output: str | None, models:
 
 def selection_overrides(limit: int | None, conditions: str, scenarios: str, data: str) -> list[str]:
     """Return the overrides of a sweep's keys that these options stand for."""
-    names = {key: _names(text) for key, text in (("conditions", conditions), ("scenarios", scenarios)) if text}
-    values: dict[str, Any] = {**names, "data": data, "selection.limit": limit}
+    values = {"conditions": conditions, "scenarios": scenarios, "data": data, "selection.limit": limit}
     return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value]
 
 
@@ -76,8 +76,8 @@ def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str |
         return path
     table = {
         "models": names,
-        "scenarios": _names(options.get("scenarios", "")),
-        "conditions": _names(options.get("conditions") or CONDITIONS),
+        "scenarios": split_names(options.get("scenarios") or "all"),
+        "conditions": split_names(options.get("conditions") or CONDITIONS),
         "output": folder,
         "selection": {"limit": options.get("limit") or LIMIT},
         "model": [entry for entry in entries if not isinstance(entry, str)],
@@ -110,7 +110,3 @@ def find_data(data: str, folder: Path) -> str:
         load_function("command", "data.demo")(target)
     print_lines([f"{target}: {DRAWN}"])
     return os.path.abspath(target)
-
-
-def _names(text: str) -> str | list[str]:
-    return text.split(",") if text and text != "all" else "all"

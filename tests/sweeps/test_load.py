@@ -38,7 +38,7 @@ def test_defaults_are_the_papers():
 
 def test_long_names_all_and_overrides(tmp_path):
     path = tmp_path / "x.toml"
-    path.write_text('data = "d"\nmodels = ["oracle"]\nscenarios = ["QuickDraw", "QD", "ROD"]\nconditions = "all"\n')
+    path.write_text('data = "d"\nmodels = "oracle"\nscenarios = "QuickDraw, QD, ROD"\nconditions = "all"\n')
     sweep = load(path, ["selection.limit=5", "name=other", 'scenarios=["coco2014"]', "sampling.temperature=0.5"])
 
     assert sweep.scenarios == ("COCO",)
