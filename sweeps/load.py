@@ -15,8 +15,8 @@ from sweeps.protocol import ZERO_SHOT, Only, limit_reason, unplayable_reason
 from sweeps.registry import builtin_backends, judges, read_model, registry, resolve_model
 from sweeps.selections import read_selections
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
-from sweeps.sweep_file import RESOLVED, override_key, read_sweep
 from sweeps.sweep_file import SweepError as SweepError
+from sweeps.sweep_file import override_key, read_sweep
 from sweeps.validation import drop_removed, find_name, read_named_tables, validate_table
 from sweeps.values import Frozen, Names, slug, split_names
 
@@ -49,25 +49,29 @@ def load(path: Path, overrides: Iterable[str] = (), entries: Sequence[Any] = ())
         raise SweepError(f"{path} is the sweep of a run; add models to the file from which it was started")
     if entries:
         parts = _read_parts(table, str(path))
-        listed = [*(parts.model if parts.models is None else parts.models), *entries]
-        table["models"] = [entry.get("name", entry) if isinstance(entry, dict) else entry for entry in listed]
-        table["model"] = [*parts.model, *(entry for entry in entries if isinstance(entry, dict))]
+        # a file without ``models`` plays its own tables
+        listed = [own.get("name", own) for own in parts.model] if parts.models is None else parts.models
+        table["models"] = [*listed, *entries]
     for override in overrides:
         override_key(table, override)
-    if path.name == RESOLVED:
-        table["output"] = str(path.parent)
     return build(table, str(path))
 
 
 def build(table: Mapping[str, Any], where: str) -> Sweep:
     """Return the sweep of a file's table, or of a run folder's; ``where`` names the file in errors. Raises SweepError."""
     if is_resolved(table):
-        return validate_table(Sweep, drop_removed(table), where)
-    try:
-        packages.check_packages({*registry(), *judges(), *(s.removeprefix(BUILTIN) for s in builtin_backends())})
-        return _build(table, where)
-    except PackageError as problem:
-        raise SweepError(f"{where}: {problem}") from None
+        sweep = validate_table(Sweep, drop_removed(table), where)
+    else:
+        try:
+            packages.check_packages({*registry(), *judges(), *(s.removeprefix(BUILTIN) for s in builtin_backends())})
+            sweep = _build(table, where)
+        except PackageError as problem:
+            raise SweepError(f"{where}: {problem}") from None
+    services = (model for model in sweep.models_and_judge if model.backend == "openai")
+    unpriced = [model.name for model in services if not (any(model.prices) or model.endpoint.base_url)]
+    if sweep.cluster.max_cost is not None and unpriced:
+        raise SweepError(f"{where}: cluster.max_cost needs prompt_price and reply_price of {unpriced[0]}'s endpoint")
+    return sweep
 
 
 def is_resolved(table: Mapping[str, Any]) -> bool:
@@ -105,7 +109,7 @@ def _build(table: Mapping[str, Any], where: str) -> Sweep:
         "packages": packages.identities(scenarios),
         "conditions": _find_conditions(names, where, scenarios, own_conditions),
         "measures": _find_measures(parts.measures, where),
-        "only": [_resolve_rule(rule, by_name, where, own_conditions) for rule in parts.only],
+        "only": [_resolve_rule(rule, by_name, where, scenarios, own_conditions) for rule in parts.only],
     }
     if parts.protocol is not None:
         fields["protocols"] = list(dict.fromkeys(parts.protocol))
@@ -139,9 +143,11 @@ def build_cell(
 ) -> Cell:
     """Return the cell of names on a command line; without a model, of a placeholder named ``any``.
 
-    The condition may be a ``[[condition]]`` of the file ``sweep``. Raises SweepError.
+    The condition may be a ``[[condition]]`` of the file ``sweep``. Raises SweepError or PackageError.
     """
     where = "the command line"
+    if "all" in (scenario, condition):
+        raise SweepError(f"{where}: a cell has one scenario and one condition; name them instead of all")
     own = {} if sweep is None else _read_conditions(_read_parts(read_sweep(sweep), str(sweep)), str(sweep))
     cell = Cell(
         model=model or ModelSpec(name="any", source="builtin:oracle", backend="builtin"),
@@ -166,15 +172,19 @@ def _resolve_judge(table: Mapping[str, Any], models: Mapping[str, ModelSpec], wh
     return {**table, "model": model}
 
 
-def skipped_products(sweep: Sweep) -> list[str]:
-    """Return why some combinations of the sweep are not cells, one sentence each, in the sweep's order."""
+def skipped_products(sweep: Sweep, name: str = "") -> list[str]:
+    """Return why some combinations of the sweep, or of the model or condition of this name, are not cells: distinct sentences."""
     products = product(sweep.models, sweep.scenarios, sweep.conditions, sweep.protocols)
-    reasons = (unplayable_reason(m, scenario, c, sweep.only, protocol) for m, scenario, c, protocol in products)
-    return list(dict.fromkeys(reason.partition("; not for ")[0] for reason in reasons if reason))
+    reasons = (
+        unplayable_reason(model, scenario, condition, sweep.only, protocol)
+        for model, scenario, condition, protocol in products
+        if name in ("", model.name, condition.name)
+    )
+    return list(dict.fromkeys(filter(None, reasons)))
 
 
 def limited_products(sweep: Sweep) -> list[str]:
-    """Return those sentences of ``skipped_products`` that are about what a model cannot take."""
+    """Return why models cannot take some conditions or protocols, one sentence each."""
     reasons = (limit_reason(*names) for names in product(sweep.models, sweep.conditions, sweep.protocols))
     return list(dict.fromkeys(filter(None, reasons)))
 
@@ -199,24 +209,27 @@ def _find_conditions(
     names: Sequence[str], where: str, scenarios: Sequence[str], own: Mapping[str, Condition]
 ) -> list[Condition]:
     """Return the named conditions; ``all`` means the file's own and the paper's that exist for some of the scenarios."""
+    by_name = {**CONDITIONS, **VARIANTS, **own}
     if list(names) == ["all"]:
         conditions = (*CONDITIONS.values(), *own.values())
-        return [c for c in conditions if not c.scenarios or set(c.scenarios) & set(scenarios)]
-    by_name = {**CONDITIONS, **VARIANTS, **own}
-    chosen = [by_name[find_name(name, by_name, "condition", where)] for name in dict.fromkeys(names)]
+        chosen = [c for c in conditions if not c.scenarios or set(c.scenarios) & set(scenarios)]
+    else:
+        chosen = [by_name[find_name(name, by_name, "condition", where)] for name in dict.fromkeys(names)]
     for condition in chosen:
         if condition.rules:
             find_offer("condition", condition.rules)
     return chosen
 
 
-def _resolve_rule(rule: Only, models: Mapping[str, ModelSpec], where: str, own: Mapping[str, Condition]) -> Only:
+def _resolve_rule(
+    rule: Only, models: Mapping[str, ModelSpec], where: str, scenarios: Sequence[str], own: Mapping[str, Condition]
+) -> Only:
     where, names = f"{where}: only", rule.models
     if names == ("in-history",):
         names = tuple(name for name, model in models.items() if model.in_history)
     for name in names:
         find_name(name, models, "model", where)
-    conditions = _find_conditions(rule.conditions, where, (), own)
+    conditions = _find_conditions(rule.conditions, where, scenarios, own)
     return Only(conditions=tuple(condition.name for condition in conditions), models=names)
 
 
@@ -227,18 +240,15 @@ def _check_cells(sweep: Sweep, where: str) -> None:
     limited = [c for c in sweep.conditions if any(limit_reason(m, c, p) for m in sweep.models for p in sweep.protocols)]
     names = [*(c.name for c in sweep.conditions if c not in limited), *(model.name for model in sweep.models)]
     if unused := [name for name in names if name not in makes_cell]:
-        reasons = skipped_products(sweep)
-        reason = next((reason for reason in reasons if unused[0] in reason.split()), reasons[0])
-        raise SweepError(f"{where}: {unused[0]} makes no cell here: {reason}")
+        raise SweepError(f"{where}: {unused[0]} makes no cell here: {skipped_products(sweep, unused[0])[0]}")
 
 
 def _check_keys(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
     """Check that every table of a selection or sampling is for a protocol of the sweep."""
     # reports compare with the paper's filtered or unfiltered figures, whatever is played
     keys = [key for key in ("selection", "sampling") if set(table.get(key) or ()) - {"filtered"}]
-    is_open_ended = {protocol.is_open_ended for protocol in protocols}
-    if keys and False not in is_open_ended:
+    if keys and all(protocol.is_open_ended for protocol in protocols):
         key = keys[0]
         raise SweepError(f"{where}: {key} is for multiple choice, which is not played; write open_ended.{key}")
-    if table.get("open_ended") and True not in is_open_ended:
+    if table.get("open_ended") and not any(protocol.is_open_ended for protocol in protocols):
         raise SweepError(f'{where}: open_ended is played by protocol = "oeg"; add it, or leave the table out')

@@ -1,6 +1,6 @@
 """What installed packages offer a sweep (``envs.installed``): scenarios, policies, measures, and models with weights.
 
-The files of a package are part of the keys of cells that use it.
+The files of a scenario's or policy's package are part of the keys of the cells that use it.
 """
 
 import re
@@ -50,7 +50,10 @@ def find_scenarios(value: str | Sequence[str], where: str) -> list[str]:
 
 def identities(names: Sequence[str]) -> dict[str, str]:
     """Return ``package@digest`` of those scenarios that packages offer; raises PackageError if one cannot be played."""
-    return {name: offer.identity for name, offer in scenarios().items() if name in names and SCENARIOS[name]}
+    offered = {name: offer for name, offer in scenarios().items() if name in names}
+    for name in offered:
+        _ = SCENARIOS[name]  # loads it
+    return {name: offer.identity for name, offer in offered.items()}
 
 
 def pin_policy(model: ModelSpec) -> ModelSpec:
@@ -64,8 +67,9 @@ def pin_policy(model: ModelSpec) -> ModelSpec:
 
 
 def versions() -> Mapping[str, str]:
-    """Return the versions of the packages that shape a run: those of scenarios, policies and measures."""
-    offered = (offer for kind in ("scenario", "policy", "measure") for offer in offers(kind).values())
+    """Return the versions of the packages that shape a run: those of scenarios, conditions, policies and measures."""
+    kinds = ("scenario", "condition", "policy", "measure")
+    offered = (offer for kind in kinds for offer in offers(kind).values())
     return {offer.package: offer.version for offer in offered}
 
 

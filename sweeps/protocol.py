@@ -62,14 +62,14 @@ def unplayable_reason(
 ) -> str:
     """Return why this combination makes no cell; empty if it makes one."""
     if protocol is Protocol.OEG_MULTI and scenario not in SCENARIOS:
-        return f"open-ended answers of several turns are judged by rules that have none for {scenario}"
+        return f"{scenario} has no rules by which answers of several turns are judged"
     if protocol is Protocol.TOOLS and (reason := uncallable_reason(model.backend, scenario, condition)):
         return reason
     if condition.name not in OPEN_ENDED_CONDITIONS.get(protocol, (condition.name,)):
         plays = ", ".join(OPEN_ENDED_CONDITIONS[protocol])
         return f"{condition.name} does not exist for {LABELS[protocol]}, which plays {plays}"
     if condition.scenarios and scenario not in condition.scenarios:
-        return f"{condition.name} exists only for {', '.join(condition.scenarios)}; not for {scenario}"
+        return f"{condition.name} exists only for {', '.join(condition.scenarios)}"
     if reason := limit_reason(model, condition, protocol):
         return reason
     if condition.many_images and model.max_images == 1:
@@ -102,6 +102,6 @@ def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
         return "a person chooses options and calls no functions"
     asks_otherwise = condition.many_images or condition.mode is Mode.RANDOM or condition.rules
     if asks_otherwise or condition.template or condition.lenient:
-        reason = "calls are one turn's own options, in the package's words and read exactly"
+        reason = "calls are one turn's own options, in the package's wording, and are read exactly"
         return f"{condition.name} does not exist for tool calls: {reason}"
     return ""

@@ -69,7 +69,7 @@ class Thinking(Frozen):
 
 
 class Completed(Frozen):
-    """A table whose nested tables keep its defaults for keys that you leave out."""
+    """A table whose nested tables keep its defaults for keys that you leave out; with ``checkpoint``, ``AS_THE_PACKAGE``'s."""
 
     @field_validator("*", mode="before")
     @classmethod

@@ -23,7 +23,7 @@ from sweeps.values import NAME, Frozen, digest
 SCHEMES = ("http", "https", "hf", "s3", "gs")
 """Schemes of data addresses; run folders of 0.2.0 have the first two."""
 Entry = TypeVar("Entry")
-Names = Annotated[tuple[Entry, ...], Field(min_length=1)]
+NonEmpty = Annotated[tuple[Entry, ...], Field(min_length=1)]
 
 
 class Cell(Frozen):
@@ -114,10 +114,10 @@ class Sweep(Frozen):
     """The run folder; default ``outputs/<name>``."""
     faithful: Annotated[bool, Field(strict=True)] = False
     """True gives every local model what the package would, also where the default knows better (``ls differences``)."""
-    models: Names[ModelSpec]
-    scenarios: Names[str]
-    conditions: Names[Condition]
-    protocols: Names[Protocol] = (Protocol.MCQA,)
+    models: NonEmpty[ModelSpec]
+    scenarios: NonEmpty[str]
+    conditions: NonEmpty[Condition]
+    protocols: NonEmpty[Protocol] = (Protocol.MCQA,)
     seed: Whole = 0
     sampling: Sampling = Sampling()
     selection: Selection = Selection()
@@ -155,15 +155,12 @@ class Sweep(Frozen):
     def _faults(self) -> Iterator[str]:
         names, models = {condition.name for condition in self.conditions}, [model.name for model in self.models]
         choice, repeated, rule = Protocol.MCQA in self.protocols, self.replicates != Replicates(), self.precision
-        services = [model for model in self.models if model.backend == "openai"]
-        unpriced = [model.name for model in services if not (any(model.prices) or model.endpoint.base_url)]
         if len(set(models)) < len(models):
             yield f"a model is named twice in models: {max(models, key=models.count)!r}"
-        if self.cluster.max_cost is not None and unpriced:
-            yield f"cluster.max_cost needs prompt_price and reply_price of the endpoint of {unpriced[0]}"
         primary = self.evidence.primary if self.evidence else ""
         if primary and (primary == ZERO_SHOT or not {primary, ZERO_SHOT} <= names):
-            yield f"evidence: primary = {primary!r} is compared with {ZERO_SHOT}; name both in conditions"
+            remedy = "name another condition" if primary == ZERO_SHOT else "name both in conditions"
+            yield f"evidence: primary = {primary!r} is compared with {ZERO_SHOT}; {remedy}"
         if repeated and not choice:
             yield "replicates repeat multiple choice, which is not played here; leave them out"
         if Protocol.OEG_MULTI in self.protocols and self.judge is None:
@@ -179,6 +176,7 @@ class Sweep(Frozen):
 
     def cells(self) -> tuple[Cell, ...]:
         """Return every possible cell: models first, then scenarios, conditions and protocols, in the sweep's order."""
+        products = product(self.models, self.scenarios, self.conditions, self.protocols)
         return tuple(
             Cell(
                 model=model,
@@ -188,9 +186,7 @@ class Sweep(Frozen):
                 sampling=self.sampling_for(protocol),
                 package=self.packages.get(scenario, ""),
             )
-            for model, scenario, condition, protocol in product(
-                self.models, self.scenarios, self.conditions, self.protocols
-            )
+            for model, scenario, condition, protocol in products
             for replicate in (self.replicates.expand(condition) if protocol is Protocol.MCQA else (condition,))
             if not unplayable_reason(model, scenario, condition, self.only, protocol)
         )
@@ -217,10 +213,12 @@ class Sweep(Frozen):
         return self.judge is not None and Protocol.OEG in self.protocols
 
     def samplings(self, model: str) -> tuple[Sampling, ...]:
-        """Return the samplings of the model or judge of this name."""
+        """Return the samplings of the model or judge of this name, or of both."""
+        samplings = [self.sampling_for(protocol) for protocol in self.protocols]
         if self.judge is not None and model == self.judge.model.name:
-            return (self.judge.sampling,)
-        return tuple(dict.fromkeys(map(self.sampling_for, self.protocols)))
+            plays = any(player.name == model for player in self.models)
+            samplings = [*(samplings if plays else ()), self.judge.sampling]
+        return tuple(dict.fromkeys(samplings))
 
     def sampling_for(self, protocol: Protocol) -> Sampling:
         """Return the decoding of a protocol's replies."""

@@ -37,7 +37,8 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 def read_sweep(path: Path) -> dict[str, Any]:
     """Read a sweep file, or the sweep of that name that ships, and resolve its data folder; raises SweepError.
 
-    A relative data folder is next to the file or, if it does not exist there, in the working folder.
+    A relative data folder is next to the file or, if it does not exist there, in the working folder. The output of a run
+    folder's sweep is that folder, wherever it is now.
     """
     file = resolve_sweep(path)
     is_hub_id = HUB_ID.fullmatch(str(path)) and path.suffix != ".toml" and not (path.parent.exists() or file.exists())
@@ -48,6 +49,8 @@ def read_sweep(path: Path) -> dict[str, Any]:
         line = f"proactive-sweep run {shlex.quote(str(file / RESOLVED))}"
         raise SweepError(f"{path} is a run folder; to resume it, type `{line}`")
     table = read_toml(file)
+    if file.name == RESOLVED:
+        table["output"] = str(file.parent)
     for part in (table, table.get("train")):
         if isinstance(part, dict) and isinstance(data := part.get("data"), str):
             part["data"] = resolve_data(data, file)

@@ -162,9 +162,8 @@ def test_a_broken_file_is_as_if_empty(tmp_path, content):
     for name in ("config", "tokenizer_config", "processor_config"):
         (tmp_path / f"{name}.json").write_bytes(content)
     assert read_checkpoint(model(tmp_path)) is None and limits(tmp_path) == ()
-    (tmp_path / "config.json").write_text(
-        '{"architectures": [["x"]], "text_config": 3, "max_position_embeddings": true}'
-    )
+    odd = '{"architectures": [["x"]], "text_config": 3, "max_position_embeddings": true}'
+    (tmp_path / "config.json").write_text(odd)
     checkpoint = read_checkpoint(model(tmp_path))
     assert checkpoint is not None
     assert (checkpoint.architecture, checkpoint.context) == ("", 0)
@@ -174,10 +173,7 @@ def test_a_broken_file_is_as_if_empty(tmp_path, content):
 
 
 def sweep(folder: Path, conditions: list[str], **more: object):
-    models = [
-        {"name": "sees", "source": "nowhere/m"},
-        {"name": "reads", "source": str(folder), "backend": "transformers"},
-    ]
+    models = [{"name": "sees", "source": "org/m"}, {"name": "reads", "source": str(folder), "backend": "transformers"}]
     return build({"data": "d", "scenarios": ["QD", "ROD"], "conditions": conditions, "model": models, **more}, "x.toml")
 
 

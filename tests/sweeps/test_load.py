@@ -8,13 +8,10 @@ from actors.engine.baselines import POLICIES
 from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError, build, build_cell, build_judge, load, skipped_products
 from sweeps.sampling import Sampling
-from sweeps.spec import ModelSpec
 from sweeps.sweep_file import NO_SWEEPS
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
-
-
 REGISTRIES = {*NO_SWEEPS} - {"starter.toml"}
 SWEEPS = [path for path in sorted(ROOT.glob("sweeps/**/*.toml")) if path.name not in REGISTRIES]
 
@@ -60,8 +57,9 @@ def test_impossible_products_are_left_out_with_a_reason():
 
     assert len(sweep.cells()) == 3
     assert skipped_products(sweep) == ["icl-1 exists only for ROD, MVP-N"]
-    with pytest.raises(SweepError, match="icl-3 exists only"):
-        build_cell("QD", "icl-3")
+    for names, reason in ((("QD", "icl-3"), "icl-3 exists only"), (("all", "hint"), "instead of all")):
+        with pytest.raises(SweepError, match=reason):
+            build_cell(*names)
 
 
 def test_key_changes_only_with_what_changes_the_answer():
@@ -71,27 +69,19 @@ def test_key_changes_only_with_what_changes_the_answer():
 
     base = cell().fingerprint("1")
     assert base == cell(gpus=4, in_flight=3, note="x", options={"max_num_seqs": 3}).fingerprint("1")
-    assert (
-        len({base, cell(source="t").fingerprint("1"), cell(revision="q").fingerprint("1"), cell().fingerprint("2")})
-        == 4
-    )
+    other = {cell(source="t").fingerprint("1"), cell(revision="q").fingerprint("1"), cell().fingerprint("2")}
+    assert len({base, *other}) == 4
     answering = [
         {"dtype": "half"}, {"hf_overrides": {"a": 1}}, {"quantization_config": {"load_in_4bit": True}}, {"rope_scaling": {}},
         {"override_generation_config": {"top_k": 1}}, {"whatever_comes_next": 1},
     ]  # fmt: skip
-    assert len(
-        {base, *(cell(options=options, unsafe_options=True).fingerprint("1") for options in answering)}
-    ) == 1 + len(answering)
+    changed = {cell(options=options, unsafe_options=True).fingerprint("1") for options in answering}
+    assert len({base, *changed}) == 1 + len(answering)
     assert cell(repetition_penalty=1.0).fingerprint("1") != base, "None is the checkpoint's own"
-    idefics, llava = (
-        cell(architecture=name).fingerprint("1") for name in ("Idefics3", "LlavaForConditionalGeneration")
-    )
+    names = ("Idefics3", "LlavaForConditionalGeneration")
+    idefics, llava = (cell(architecture=name).fingerprint("1") for name in names)
     assert idefics != llava, "what an engine gives LLaVA changed once"
     assert cell().key == "m/QD/zero-shot"
-    assert (
-        ModelSpec(name="m", source="s").model_copy(update={"gpus": 2}).identity
-        == ModelSpec(name="m", source="s").identity
-    )
 
 
 def test_an_open_ended_sweep_is_sampled_on_the_papers_subset_and_knows_its_judge():
@@ -100,11 +90,12 @@ def test_an_open_ended_sweep_is_sampled_on_the_papers_subset_and_knows_its_judge
 
     assert (choice.sampling.temperature, open_ended.sampling.temperature) == (0.0, 1.0)
     assert open_ended.key == "oracle/QD/zero-shot-oeg"
-    assert (
-        sweep.selection_for(open_ended.protocol).subset == "open-ended"
-        and sweep.selection_for(choice.protocol).subset == "all"
-    )
+    subsets = [sweep.selection_for(cell.protocol).subset for cell in (choice, open_ended)]
+    assert subsets == ["all", "open-ended"]
     assert sweep.judge is not None and sweep.judge.model.source == "Qwen/Qwen3-8B"
+    played = (choice.sampling, open_ended.sampling)
+    both = sweep.model_copy(update={"models": (sweep.judge.model,)})
+    assert sweep.samplings("oracle") == played and both.samplings("qwen3-8b") == (*played, sweep.judge.sampling)
 
 
 def test_judge_is_shipped_own_or_a_sentence():

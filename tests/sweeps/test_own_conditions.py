@@ -64,9 +64,8 @@ def test_system_template_and_kept_turns(own, demo_data):
     assert [message.role for message in conversation] == ["system", "user", "assistant", "user", "assistant", "user"]
     assert conversation[0].text == "Answer with one letter." and conversation[0].images == ()
     assert [conversation[2].text, conversation[4].text] == ["reply 3", "reply 4"]
-    assert conversation[-1].text.startswith("Options:\nA. ") and conversation[-1].text.endswith(
-        f"\nQuestion: {view.prompt}"
-    )
+    last = conversation[-1].text
+    assert last.startswith("Options:\nA. ") and last.endswith(f"\nQuestion: {view.prompt}")
     assert all(len(message.images) == 1 for message in conversation if message.role == "user")
 
 

@@ -45,10 +45,15 @@ def test_a_policy_is_a_model_with_its_packages_identity(site):  # noqa: F811
     assert pin_policy(ModelSpec(name="x", source="builtin:asker", backend="builtin")).revision == model.revision
     other = ModelSpec(name="x", source="asker")
     assert pin_policy(other) is other, "a checkpoint of the Hub may have that name"
-    assert packages.versions()["my-games"] == "1.5"
     check_packages(())
     with pytest.raises(packages.PackageError, match="has a name that is taken here"):
         check_packages({"asker"})
+
+
+@pytest.mark.parametrize("kind", ["scenarios", "conditions", "policies", "measures"])
+def test_a_package_that_shapes_a_run_is_recorded_with_its_version(kind, site):  # noqa: F811
+    install(site, group=f"proactive_sweep.{kind}", asking=MODULE)
+    assert packages.versions()["my-games"] == "1.5"
 
 
 def test_scenarios_go_by_their_short_and_their_long_names_once():

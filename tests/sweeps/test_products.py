@@ -52,14 +52,16 @@ def test_replicates_are_cells_of_multiple_choice_alone() -> None:
 
 
 # -- products that are no cells ----------------------------------------------------------------------------------------
-
-
 def test_a_rule_keeps_conditions_from_other_models() -> None:
-    rule = {"conditions": ["hint"], "models": ["oracle"]}
-    sweep = build(
-        {**SMALL, "models": ["oracle", "guess"], "conditions": ["hint", "zero-shot"], "only": [rule]}, "x.toml"
-    )
-    assert [cell.key for cell in sweep.cells()] == ["oracle/QD/hint", "oracle/QD/zero-shot", "guess/QD/zero-shot"]
+    for names, others in ((["hint"], {"zero-shot", "icl-1", "blank"}), ("all", {"blank"})):
+        table = {
+            "models": ["oracle", "guess"],
+            "scenarios": "all",
+            "conditions": ["hint", "zero-shot", "icl-1", "blank"],
+        }
+        sweep = build({**SMALL, **table, "only": [{"conditions": names, "models": ["oracle"]}]}, "x.toml")
+        assert {cell.condition.name for cell in sweep.cells() if cell.model.name == "guess"} == others
+        assert {cell.condition.name for cell in sweep.cells()} == {*table["conditions"]}
 
 
 # -- entries -----------------------------------------------------------------------------------------------------------
@@ -70,8 +72,9 @@ def test_a_policy_of_a_package_plays_and_judges(site: Path) -> None:  # noqa: F8
 
 def test_added_models_follow_own_ones_and_mistakes_name_the_sweep_file(tmp_path: Path) -> None:
     file, trained = tmp_path / "s.toml", {"name": "m", "source": "org/m"}
-    file.write_text('data = "d"\n[[model]]\nname = "mine"\nsource = "org/mine"\n')
-    assert [model.name for model in load(file, (), [trained]).models] == ["mine", "m"]
+    for own in ('[[model]]\nname = "mine"\nsource = "org/mine"', 'models = [{name = "mine", source = "org/mine"}]'):
+        file.write_text(f'data = "d"\n{own}\n')
+        assert [model.name for model in load(file, (), [trained]).models] == ["mine", "m"]
 
 
 def test_a_key_hashes_protocol_package_and_small_examples() -> None:

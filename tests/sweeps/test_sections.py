@@ -27,8 +27,8 @@ HISTORY, BLIND, SYSTEM = CONDITIONS["history"], VARIANTS["text-only"], Condition
         ({}, "ROD", CONDITIONS["hint"], Protocol.MCQA, ""),
         ({}, "mine", CONDITIONS["hint"], Protocol.OEG, ""),
         ({}, "mine", CONDITIONS["hint"], Protocol.OEG_MULTI,
-         "open-ended answers of several turns are judged by rules that have none for mine"),
-        ({}, "QD", CONDITIONS["icl-1"], Protocol.MCQA, "icl-1 exists only for ROD, MVP-N; not for QD"),
+         "mine has no rules by which answers of several turns are judged"),
+        ({}, "QD", CONDITIONS["icl-1"], Protocol.MCQA, "icl-1 exists only for ROD, MVP-N"),
         ({"max_images": 1}, "ROD", HISTORY, Protocol.MCQA, "m takes one picture a prompt, but history needs several"),
         ({"max_images": 2}, "ROD", HISTORY, Protocol.MCQA, ""),
         ({"max_images": 1}, "ROD", CONDITIONS["icl-1"], Protocol.MCQA, "m takes one picture a prompt, but icl-1 needs several"),
@@ -94,9 +94,7 @@ def test_our_wordings_are_those_of_stored_replicates():
 
     assert SHIPPED_WORDINGS == 8 and sha256(texts.encode()).hexdigest()[:16] == "302059b5ddb8774a"
     template, hints = shipped_wording(1)
-    assert (
-        template == "{question} Select one of these options.\n{options}Reply with one option only and no other words."
-    )
-    assert hints[PROMPTS["VSOD_HINT"]] == (
-        "Tip: if there is an occlusion, waiting for it to disappear or rewinding the video may reveal what is behind it."
+    assert template.startswith("{question} Select one of these options.\n{options}Reply with one option only")
+    assert hints[PROMPTS["VSOD_HINT"]].startswith(
+        "Tip: if there is an occlusion, waiting for it to disappear or rewind"
     )

@@ -43,9 +43,8 @@ def test_data_are_looked_for_beside_the_file_then_in_the_working_folder(tmp_path
     file.parent.mkdir()
     file.write_text(OWN + '[train]\ndata = "mine"\n')
     relative = Path("project/one.toml")
-    assert load(relative).data == "mine" and f"{tmp_path}/project/mine and {tmp_path}/mine" in missing_data(
-        "mine", relative
-    )
+    assert load(relative).data == "mine"
+    assert f"{tmp_path}/project/mine and {tmp_path}/mine" in missing_data("mine", relative)
 
     (tmp_path / "mine").mkdir()
     assert load(relative).data == "mine" and missing_data("mine", relative) == ""
