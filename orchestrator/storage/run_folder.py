@@ -119,15 +119,18 @@ def settings(sweep: Sweep) -> dict[str, Any]:
     return {"models": list(models), "conditions": list(conditions), **dict(flatten(nested))}
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any], between: str = ", this sweep says ") -> list[str]:
+def differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], between: str = ", this sweep says ", was: str = " was "
+) -> list[str]:
     """Return one sentence per changed key: ``sampling.max_tokens was 50, this sweep says 64``.
 
-    ``between`` stands between the two values. A model or condition that only one sweep has changes only the list of names.
+    ``was`` stands before the two values, ``between`` between them. A model or condition that only one sweep has changes
+    only the list of names.
     """
     unshared = {kind: set(old.get(kind, ())) ^ set(new.get(kind, ())) for kind in ("models", "conditions")}
     prefixes = tuple(f"{kind}.{name}." for kind, names in unshared.items() for name in names)
     return [
-        f"{key} was {_shorten(old.get(key))}{between}{_shorten(new.get(key))}"
+        f"{key}{was}{_shorten(old.get(key))}{between}{_shorten(new.get(key))}"
         for key in sorted(old.keys() | new.keys())
         if old.get(key) != new.get(key) and not key.startswith(prefixes)
     ]

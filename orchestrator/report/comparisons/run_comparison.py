@@ -24,7 +24,6 @@ from orchestrator.report.tables.parts import TEXTS
 from orchestrator.report.tables.table import Table
 from orchestrator.storage import run_folder
 
-SAMPLE = [*CELL, "sample_id"]
 POWER = 0.8
 LEGEND: str = TEXTS["difference"]["legend"]
 
@@ -49,12 +48,15 @@ class RunComparison:
 def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     """Compare every further run with the first, paired by sample.
 
-    A run of one model is compared with all models of one that lacks it. An episode without a partner or with an error is in no
-    pair. Raises RunFolderError if there is no pair, or if a run is named twice.
+    If two runs share no model and one of them has a single model, that model is compared with every model of the other run.
+    An episode without a partner or with an error is in no pair. Raises RunFolderError for fewer than two runs, for a run that
+    is named twice, for runs without a pair, and as ``refuse_other_pictures``.
     """
     named = dict(zip(run_folder.name_runs([run.folder for run in runs]), runs, strict=True))
     refuse_other_pictures(named)
     (first, base), *others = named.items()
+    if not others:
+        raise RunFolderError(f"{first} is only one run; name another run to compare it with")
     notes, pairs = describe_differences(named), []
     for name, run in others:
         paired, unpaired = _pair_episodes(run, base, name, first)
@@ -80,7 +82,10 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
 
 
 def _least_difference(averages: pl.DataFrame) -> pl.Expr:
-    """Return the reach of a normal test with the standard error of the interval, at Holm's first step over all averages."""
+    """Return the smallest true difference (points) that is significant with probability ``POWER``.
+
+    By a normal test with the standard error of the interval, at alpha divided by the number of averages (Holm's first step).
+    """
     reach = -float(ndtri(ALPHA / max(averages["p_holm"].count(), 1) / 2) + ndtri(1 - POWER))
     return reach * (pl.col("difference_high") - pl.col("difference_low")) / (2 * Z)
 
@@ -100,16 +105,17 @@ def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
 
 def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[pl.DataFrame, list[str]]:
     """Return pairs of episodes on the same sample, and notes on cells without a pair."""
-    own, theirs, same = outcomes(run), outcomes(base), SAMPLE
+    own, theirs, cell = outcomes(run), outcomes(base), CELL
     if not {model.name for model in run.sweep.models} & {model.name for model in base.sweep.models}:
         own, theirs = run.models_or_baselines(own), base.models_or_baselines(theirs)
-        same = SAMPLE[1:] if 1 in (own["model"].n_unique(), theirs["model"].n_unique()) else SAMPLE
-    cell, notes = same[:-1], []
+        if 1 in (own["model"].n_unique(), theirs["model"].n_unique()):
+            cell = [column for column in CELL if column != "model"]
+    notes = []
     for rows, others, run_name in ((own, theirs, name), (theirs, own, first)):
         if only := sorted(set(rows.select(cell).rows()) - set(others.select(cell).rows())):
-            cell_names = ["/".join(names[:3]) for names in only]
+            cell_names = ["/".join(names).removesuffix("/mcqa") for names in only]
             notes.append(f"{pluralize(len(only), 'cell')} only in {run_name}: {list_first(cell_names)}")
-    pairs = own.join(theirs.drop("cluster"), on=same, suffix="_other")
+    pairs = own.join(theirs.drop("cluster"), on=[*cell, "sample_id"], suffix="_other")
     if "model_other" in pairs.columns:
         both = pl.concat_str("model", "model_other", separator=" less ")
         pairs = pairs.with_columns(model=both).drop("model_other")
@@ -117,13 +123,15 @@ def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[
 
 
 def refuse_other_pictures(runs: Mapping[str, RunData]) -> None:
-    """Raise RunFolderError if the first pictures of a sample differ between two runs."""
+    """Raise RunFolderError if the own first pictures of a sample differ between two runs; others are drawn by seed."""
     same = ["scenario", "condition", "sample_id"]
     pictures = []
     for name, run in runs.items():
         first_turns = run.turns.filter(pl.col("turn") == 0).select("key", "image")
-        shown = run.episodes.lazy().join(first_turns, on="key").select(*same, "image", pl.lit(name).alias("run"))
-        pictures.append(shown.collect())
+        shown = (
+            run.episodes.lazy().filter(~pl.col("condition").is_in(run.unseen_conditions)).join(first_turns, on="key")
+        )
+        pictures.append(shown.select(*same, "image", pl.lit(name).alias("run")).collect())
     rows = pl.concat(pictures).unique([*same, "image"], keep="first", maintain_order=True)
     for scenario, names in rows.group_by(same, maintain_order=True).agg("run").select("scenario", "run").iter_rows():
         if len(names) > 1:
@@ -139,7 +147,7 @@ def describe_differences(runs: Mapping[str, RunData]) -> list[str]:
     lines = list[str]()
     for name, run in others:
         before, after = run_folder.settings(base.sweep), run_folder.settings(run.sweep)
-        changed = run_folder.differences(before, after, between=f" in {first}, ")
-        lines += [f"{line.replace(' was ', ': ', 1)} in {name}" for line in changed]
-        lines += [] if changed else [f"{first} and {name} are of the same configuration"]
+        changed = run_folder.differences(before, after, f" in {first}, ", ": ")
+        same = f"{first} and {name} are of the same configuration"
+        lines += [f"{line} in {name}" for line in changed] or [same]
     return lines

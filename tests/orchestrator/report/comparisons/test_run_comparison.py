@@ -95,6 +95,22 @@ def test_runs_with_nothing_in_common_are_refused(demo_data, tmp_path):
         compare_runs([read_run(first), read_run(second)])
     with pytest.raises(RunFolderError, match="named twice"):
         compare_runs([read_run(first), read_run(first)])
+    with pytest.raises(RunFolderError, match="hint is only one run"):
+        open_run(first).compare()
+
+
+def test_pictures_that_a_seed_draws_may_differ(demo_data, tmp_path):
+    first, second = (
+        play_sweep(
+            tmp_path / str(seed),
+            sweep(demo_data, ["uniform"], ["swapped"], scenarios=["QD"], seed=seed, protocol=protocols),
+        )
+        for seed, protocols in enumerate((["mcqa"], ["mcqa", "tools"]))
+    )
+    comparison = compare_runs([read_run(first), read_run(second)])
+
+    assert comparison.cells["n"].to_list() == [10]
+    assert "1 cell only in 1: uniform/QD/swapped/tools" in comparison.notes
 
 
 def test_a_run_of_one_model_is_compared_with_each_model_of_another(demo_data, tmp_path):

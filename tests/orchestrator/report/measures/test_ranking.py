@@ -31,13 +31,6 @@ def test_a_ranking_by_hand(run_data):
     assert rows["n"].unique().to_list() == [400]
 
 
-def test_refused_episodes_count_as_wrong(run_data):
-    numbers = np.arange(100)
-    answers = {("a", "ROD"): endings(numbers < 60), ("b", "ROD"): [Ending.REFUSED] * 50 + endings(numbers[:50] < 40)}
-    rows = ranking(plant(run_data, answers))
-    assert rows["average"].to_list() == [60.0, 40.0] and rows["n"].to_list() == [100, 100]
-
-
 def test_unfinished_models_have_no_rank(run_data):
     answers = {(model, "ROD"): endings([True, False]) for model in ("a", "b")} | {("c", "ROD"): endings([True])}
     assert set(ranking(plant(run_data, answers, planned=2))["model"]) == {"a", "b"}
