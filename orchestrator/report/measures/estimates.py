@@ -84,7 +84,7 @@ def anytime_bounds(
     run_data: RunData, limits: Mapping[tuple[str, str], int]
 ) -> dict[tuple[str, ...], precision_stops.Intervals]:
     """Return anytime-valid intervals of stopped cells, by (cell,), and of averages that include one, by ``GROUP``."""
-    rule, full_sizes = run_data.sweep.precision, precision_stops.stopped_cells(run_data.rows)
+    rule, seed, full_sizes = run_data.sweep.precision, run_data.sweep.seed, precision_stops.stopped_cells(run_data.rows)
     if rule is None or not full_sizes:
         return {}
     intervals_by_name: dict[tuple[str, ...], precision_stops.Intervals] = {}
@@ -92,10 +92,7 @@ def anytime_bounds(
         cells = [row for row in rows.iter_rows(named=True) if row["finished"]]
         if not any(row["cell"] in full_sizes for row in cells):
             continue
-        parts = [
-            precision_stops.sort_by_draw(run_data.episodes.filter(cell=row["cell"]), run_data.sweep.seed)
-            for row in cells
-        ]
+        parts = [precision_stops.sort_by_draw(run_data.episodes.filter(cell=row["cell"]), seed) for row in cells]
         cell_limits = [max(limits[row["scenario"], row["condition"]], 1) for row in cells]
         for row, part, limit in zip(cells, parts, cell_limits, strict=True):
             if row["cell"] in full_sizes:

@@ -23,7 +23,6 @@ MEASURES = {
     "loops": (pl.col("ending") == Ending.LIMIT).cast(pl.Float64),
 }
 """Measure in percent -> the value of one episode, 0 or 1."""
-COLUMNS = ("cell", "scenario", "sample_id", "ending", "correct", "turns")
 Intervals = dict[str, tuple[float, float]]
 
 
@@ -32,15 +31,16 @@ def add_anytime_intervals(rows: pl.DataFrame, stored: pl.LazyFrame, rule: Precis
     stopped = stopped_cells(rows)
     if rule is None or not stopped:
         return rows
-    episodes = stored.filter(pl.col("cell").is_in(list(stopped))).select(COLUMNS).collect()
-    parts, bounds = episodes.partition_by("cell", as_dict=True), list[tuple[str, float, float]]()
+    columns = ("cell", "scenario", "sample_id", "ending", "correct", "turns")
+    episodes = stored.filter(pl.col("cell").is_in(list(stopped))).select(columns).collect()
+    parts, intervals = episodes.partition_by("cell", as_dict=True), list[tuple[str, float, float]]()
     for row in rows.filter(pl.col("cell").is_in(episodes["cell"].implode())).iter_rows(named=True):
         cell, target = row["cell"], target_half_width(rule, rows, row)
         low, high = anytime_intervals([sort_by_draw(parts[cell,], seed)], [stopped[cell]], target)["acc"]
-        acc = low if row["acc"] is None else row["acc"]
-        bounds.append((cell, min(low, acc), max(high, acc)))
+        acc = low if row["acc"] is None else row["acc"]  # earlier rounds may have rejected acc
+        intervals.append((cell, min(low, acc), max(high, acc)))
     schema = {"cell": pl.String, "acc_low": pl.Float64, "acc_high": pl.Float64}
-    return rows.update(pl.DataFrame(bounds, schema=schema, orient="row"), on="cell")
+    return rows.update(pl.DataFrame(intervals, schema=schema, orient="row"), on="cell")
 
 
 def stopped_cells(rows: pl.DataFrame) -> dict[str, int]:
@@ -51,7 +51,7 @@ def stopped_cells(rows: pl.DataFrame) -> dict[str, int]:
 
 
 def target_half_width(rule: Precision, rows: pl.DataFrame, row: Mapping[str, Any]) -> float:
-    """Return the half-width, in points, that a cell has about when the rule stops it; known before anything is played."""
+    """Return a cell's approximate half-width in points at a stop, computed from the rule alone."""
     points = rule.half_width if rule.half_width is not None else rule.difference
     assert points is not None, "a rule has one of the two"
     if rule.per == "cell":
@@ -71,9 +71,10 @@ def anytime_intervals(
 ) -> Intervals:
     """Return the interval of each measure, averaged over cells whose episodes are sorted by ``sort_by_draw``.
 
-    ``sizes`` are those of the full sets. Bounds are in percent; those of ps are numbers of suggestions, at most
-    ``most_suggestions``. ``points`` is the approximate half-width at a stop. If cells stopped after different numbers
-    of samples, only the first samples of each count, up to the smallest of these numbers.
+    ``sizes`` are those of the full sets, at least one. ``points`` is the approximate half-width at a stop. If cells stopped at
+    different numbers of samples, the interval uses only that many first samples of each cell as the smallest of these numbers.
+    An episode without a score may have any value. Bounds are in percent; those of ps are numbers of suggestions, at most
+    ``most_suggestions``.
     """
     unfinished = [part.height for part, size in zip(parts, sizes, strict=True) if part.height < size]
     rounds = min(unfinished, default=max(sizes))
@@ -82,6 +83,7 @@ def anytime_intervals(
     bounds_by_measure: Intervals = {}
     for name, scale in scales.items():
         value = MEASURES[name] if name in MEASURES else (pl.col("turns") - 1).cast(pl.Float64) / most_suggestions
+        # one array of values (samples,) per cell, NaN for an episode without a score
         strata = [part.select(scored.then(value).alias("value"))["value"].to_numpy() for part in parts]
         low, high = bounds(strata, sizes, rounds, points / 100)
         bounds_by_measure[name] = (scale * low, scale * high)

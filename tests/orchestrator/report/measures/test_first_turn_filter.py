@@ -46,16 +46,11 @@ def names(count: int = MODELS) -> list[dict]:
     return [{"name": f"planted-{number:02d}", **MODEL} for number in range(count)]
 
 
-def count_knowing_models(data_folder) -> dict:
-    plan = build_plan(sweep(data_folder, ["oracle"], ["zero-shot"], selection={"filtered": False}))
-    return {
-        (name, s.id): right for name, samples in plan.samples.items() for s, right in zip(samples, RIGHT, strict=True)
-    }
-
-
 @pytest.fixture(scope="module")
 def known_by(demo_data):
-    return count_knowing_models(demo_data)
+    plan = build_plan(sweep(demo_data, ["oracle"], ["zero-shot"], selection={"filtered": False}))
+    samples = ((name, zip(own, RIGHT, strict=True)) for name, own in plan.samples.items())
+    return {(name, sample.id): right for name, counts in samples for sample, right in counts}
 
 
 @pytest.fixture(scope="module")

@@ -45,13 +45,10 @@ def test_stopped_cell_counts_its_prefix_with_stopping_interval(data_folder, tmp_
         row, full = rows[cell.key], len(plan.cell_samples(cell))
         assert (row["planned"], row["finished"], row["full"]) == (plan.size(index), plan.size(index), full)
         prefix = sort_by_draw(run_data.episodes.filter(cell=cell.key), run_data.sweep.seed)
-        ids = [
-            sample.id
-            for _, sample in sorted(
-                zip(plan.ranks[cell.scenario], plan.cell_samples(cell), strict=True), key=first_item
-            )
-        ]
-        assert prefix["sample_id"].to_list() == ids[: plan.size(index)]
+        ranks = {
+            sample.id: rank for rank, sample in zip(plan.ranks[cell.scenario], plan.cell_samples(cell), strict=True)
+        }
+        assert prefix["sample_id"].to_list() == sorted(ranks, key=ranks.__getitem__)[: plan.size(index)]
         if cell.key in stops:
             assert set(anytime_intervals([prefix], [full], points)) == set(MEASURES), "suggestions need their maximum"
             right = prefix["correct"].cast(pl.Float64).to_numpy()
@@ -61,10 +58,6 @@ def test_stopped_cell_counts_its_prefix_with_stopping_interval(data_folder, tmp_
             for name in ("acc", "acc_first", "ps", "loops"):
                 assert cells[cell.key][f"{name}_low"] <= cells[cell.key][name] <= cells[cell.key][f"{name}_high"]
             assert (cells[cell.key]["acc_low"], cells[cell.key]["acc_high"]) == (row["acc_low"], row["acc_high"])
-
-
-def first_item(pair):
-    return pair[0]
 
 
 def test_stopped_average_has_precision_of_rule(data_folder, tmp_path):
