@@ -108,14 +108,12 @@ def draw_samples(sweep: Sweep, folder: Path, share: float) -> DrawnIds:
     A larger share contains the smaller. Raises RunFolderError if no sample is stored in every cell.
     """
     names = [model.name for model in repeated_models(sweep)]
-    stored = planned_episodes(folder).filter(pl.col("model").is_in(names))
-    rows = stored.with_columns(
-        is_open=pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.is_open_ended])
-    ).collect()
+    is_open = pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.is_open_ended])
+    rows = planned_episodes(folder).filter(pl.col("model").is_in(names)).with_columns(is_open=is_open).collect()
     repeated: dict[bool, dict[str, list[int]]] = {}
-    for (is_open, scenario), part in rows.group_by("is_open", "scenario", maintain_order=True):
+    for (open_ended, scenario), part in rows.group_by("is_open", "scenario", maintain_order=True):
         everywhere = part.group_by("sample_id").agg(pl.col("cell").n_unique()).filter(cell=part["cell"].n_unique())
-        ids_by_scenario = repeated.setdefault(bool(is_open), {})
+        ids_by_scenario = repeated.setdefault(bool(open_ended), {})
         if ids := everywhere["sample_id"].to_list():
             ranked = sorted(ids, key=lambda number: (chance(0, scenario, number, "flip-rate").random(), number))
             ids_by_scenario[str(scenario)] = sorted(ranked[: ceil(share / 100 * len(ids) - 1e-9)])
@@ -166,18 +164,16 @@ def play(repeats: Repeats, say: Callable[[str], None] = print) -> AttemptOutcome
 
 def compare_repeats(repeats: Repeats) -> tuple[pl.DataFrame, list[str]]:
     """Return the rates of changes (``RATES``), which are also written beside the repeats, and notes."""
-    rates, notes = [], list[str]()
+    rates, notes, folder = [], list[str](), repeats.folder
     for name, sweep in repeats.sweeps():
         pinned = pin_data(sweep)
-        reusable = find_reusable(pinned, build_plan(pinned), str(repeats.folder), repeats.folder, repeats.folder)
+        reusable = find_reusable(pinned, build_plan(pinned), str(folder), folder, folder)
         if not reusable.own.height and not reusable.left:
             raise RunFolderError(
-                f"{repeats.folder} has no key of this version and data, so differences would not be due to the batch size"
+                f"{folder} has no key of this version and data, so differences would not be due to the batch size"
             )
-        notes += [
-            f"{n:,} of {repeats.folder} {REJECTION_REASONS[why]}: not compared" for why, n in reusable.left.items()
-        ]
-        rates.append(_rates(sweep, repeats.folder, Path(sweep.output), reusable.own, name))
+        notes += [f"{n:,} of {folder} {REJECTION_REASONS[why]}: not compared" for why, n in reusable.left.items()]
+        rates.append(_rates(sweep, folder, Path(sweep.output), reusable.own, name))
     frame = pl.concat(rates)
     rounded = frame.with_columns(pl.selectors.float().round_sig_figs(9))  # as all CSV files have
     safe_write.write(repeats.table, rounded.write_csv().encode())

@@ -80,8 +80,7 @@ class ViewPage(LoopbackPage):
             await asyncio.sleep(max(REFRESH_S, REST_FACTOR * (time.monotonic() - began)))
 
     async def _show(self, request: web.Request) -> web.Response:
-        page = render_page(self.catalog.runs)
-        return web.Response(text=page, content_type="text/html", charset="utf-8")
+        return web.Response(text=render_page(self.catalog.runs), content_type="text/html", charset="utf-8")
 
     async def _state(self, request: web.Request) -> web.Response:
         return json_response({**self.catalog.about(), "reading": not self.is_complete})

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from actors.text.printable import one_line
 from envs.types import Mode
-from orchestrator.report.figures import FEWEST
+from orchestrator.report.figures.draw import FEWEST
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.run_data import RunData

@@ -30,8 +30,6 @@ from orchestrator.storage.status import last_status
 from orchestrator.storage.verdict_store import judge_counts
 from sweeps.protocol import LABELS
 
-NAME = "report.html"
-
 
 def write_page(run_data: RunData) -> Path:
     """Write ``report.html`` into the run folder and return its path. It allows its own style by hash, and nothing else."""
@@ -40,7 +38,7 @@ def write_page(run_data: RunData) -> Path:
     options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=PackageLoader(__package__, "."), autoescape=True, **options)
     environment.filters["visible"] = visible
-    template, target = environment.get_template("template.html.j2"), run_data.folder / NAME
+    template, target = environment.get_template("template.html.j2"), run_data.folder / "report.html"
     text = template.render(build_page(run_data), pluralize=pluralize, style=style, policy=policy)
     safe_write.write(target, text.encode())
     return target

@@ -96,19 +96,15 @@ def subset_scenarios(run_data: RunData, protocol: str = "mcqa") -> dict[str, str
     counts = dict(rows.group_by("scenario").agg(pl.col("planned").max()).sort("scenario").iter_rows())
     published = {name: min(OPEN_ENDED, len(ids)) if is_open else len(ids) for name, ids in paper_ids().items()}
     differs = selection.limit is not None or selection.subset != ("open-ended" if is_open else "all")
-    if not selection.filtered and set(counts) == set(SCENARIOS) and sum(counts.values()) != UNFILTERED:
-        differs = True
-    damaged = {bad_line.scenario for bad_line in run_data.left_out} if is_open else set()  # the draw is another one
+    if not selection.filtered:
+        differs |= is_open or (set(counts) == set(SCENARIOS) and sum(counts.values()) != UNFILTERED)
+    others = {name for name, ids in selection.ids.items() if ids}
+    others |= {bad_line.scenario for bad_line in run_data.left_out} if is_open else set()  # the draw is another one
+    sizes = published if selection.filtered else counts
     return {
         scenario: f"a subset: {pluralize(planned, 'sample')}, and not those of the published table"
         for scenario, planned in counts.items()
-        if scenario in published
-        and (
-            differs
-            or scenario in damaged
-            or selection.ids.get(scenario)
-            or (planned != published[scenario] if selection.filtered else is_open)
-        )
+        if scenario in published and (differs or scenario in others or planned != sizes[scenario])
     }
 
 

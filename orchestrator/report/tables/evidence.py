@@ -54,11 +54,9 @@ def _labeled(run_data: RunData, rows: pl.DataFrame) -> Iterator[tuple[str, pl.Da
 def answer_table(run_data: RunData) -> Table:
     """Return the shares of episodes by their first reply, averaged over scenarios, a line per model and condition."""
     cells, averages = (frame.drop_nulls("asks") for frame in estimate(run_data))
-    rows = ((label, row.row(0, named=True)) for label, row in _labeled(run_data, averages))
-    lines = tuple(
-        line(label, [parts.measure_cell(row, name) for name in parts.TEXTS["answer"]["measures"]])
-        for label, row in rows
-    )
+    names: list[str] = parts.TEXTS["answer"]["measures"]
+    rows = ((label, part.row(0, named=True)) for label, part in _labeled(run_data, averages))
+    lines = [line(label, [parts.measure_cell(row, name) for name in names]) for label, row in rows]
     ranked = averages.filter(~pl.col("model").is_in(list(run_data.baselines))).height
     frames = (cells, averages.with_columns(scenario=pl.lit(parts.AVERAGE)))
     numbers = pl.concat([frame.select(*CELL, *ANSWER_COLUMNS) for frame in frames]).sort(CELL)
@@ -81,8 +79,7 @@ def paired_table(run_data: RunData) -> Table:
         notes.append(
             "No episode ended at the turn limit more or less often, so differences by such episodes are not seen."
         )
-    table = change_table(pl.concat(ordered) if ordered else rows, cells)
-    return replace(table, notes=tuple(notes))
+    return replace(change_table(pl.concat(ordered) if ordered else rows, cells), notes=tuple(notes))
 
 
 def change_table(averages: pl.DataFrame, cells: pl.DataFrame) -> Table:
@@ -140,8 +137,7 @@ def missing_table(run_data: RunData) -> Table:
     rows = numbers.sort(is_cell, -share, "model", maintain_order=True)
     lines = [_bounds_line(row) for row in rows.head(MOST_ROWS).iter_rows(named=True)]
     notes = [f"{pluralize(rows.height - MOST_ROWS, 'more row')} in missing.csv"] if rows.height > MOST_ROWS else []
-    table = _table("missing", [*lines, *_reading_lines(run_data)], numbers)
-    return replace(table, notes=tuple(notes))
+    return replace(_table("missing", [*lines, *_reading_lines(run_data)], numbers), notes=tuple(notes))
 
 
 def _bounds_line(row: parts.Row) -> Line:

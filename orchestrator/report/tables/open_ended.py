@@ -10,8 +10,8 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.answer import GROUP
 from orchestrator.report.scores.metrics import BITS, average_over_scenarios
 from orchestrator.report.statistics.judge_error import FEWEST_LABELS
-from orchestrator.report.tables.parts import AVERAGE, TEXTS, Row, conditions_of, entitle, scenario_table
-from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, columns, line
+from orchestrator.report.tables.parts import AVERAGE, TEXTS, conditions_of, entitle, measure_cell, scenario_table
+from orchestrator.report.tables.table import MISSING, Column, Line, Table, columns, line
 
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
 SHARES = dict.fromkeys(("aggregate", "category", "suggestion"), ".1f")
@@ -27,7 +27,7 @@ def open_ended_table(run_data: RunData) -> Table:
         table = scenario_table(rows.filter(condition=condition), SHARES, run_data.baselines)
         for name, *cells in table.rows:
             shares = corrected.filter(model=name.text, condition=condition).to_dicts()
-            repairs = [_share_cell(row, source) for row in shares for source in SOURCES[1:]] or [MISSING, MISSING]
+            repairs = [measure_cell(row, source) for row in shares for source in SOURCES[1:]] or [MISSING, MISSING]
             lines.append(line(f"{name.text}, {condition}", [*cells, *repairs]))
     numbers = pl.concat([rows, open_ended_averages(run_data).with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
     heads = (*table.columns, Column("by gold answers"), Column("by labels"))
@@ -72,8 +72,3 @@ def _notes(run_data: RunData, rows: pl.DataFrame) -> tuple[str, ...]:
         f"answers only if the judge errs here as on those, by labels with at least {FEWEST_LABELS} labelled answers of this run.",
         f"Judge {run_data.judge or 'nobody yet'}; without a verdict: {policy}{unread}.",
     )
-
-
-def _share_cell(row: Row, source: str) -> TableCell:
-    value, low, high = (row[f"{source}{end}"] for end in ("", "_low", "_high"))
-    return MISSING if value is None else TableCell(f"{value:.1f}", f"{low:.1f} to {high:.1f}")

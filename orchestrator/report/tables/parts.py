@@ -16,12 +16,12 @@ from envs import SCENARIOS, in_paper_order
 from envs.plural import pluralize
 from envs.types import CUT_SHORT
 from orchestrator.report.measures.paired import is_significant
+from orchestrator.report.paper.published import AVERAGE as AVERAGE
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episodes
 from orchestrator.report.tables.table import MISSING, UNFINISHED, Style, Table, TableCell, columns, format_signed, line
 from sweeps.registry import registry
 
-AVERAGE = "avg"
 MARKS = {"!": "errors", "~": "overflow", "^": "truncated", "#": "thoughts_cut"}
 """Mark after a cell -> the column that counts its cause."""
 ACC_AND_PS = {"acc": ".1f", "ps": ".1f"}

@@ -25,16 +25,11 @@ def lease(number: int, slot: int, *ordinals: int) -> Lease:
     return Lease(slot, number, ordinals)
 
 
-# -- time ----------------------------------------------------------------------------------------------------------------
 # -- who starts next -----------------------------------------------------------------------------------------------------
 def test_longest_work_in_seconds_starts_first():
     """100 episodes at 10 a second take 10 s, 50 at 1 a second 50 s."""
-    assert (
-        started_groups(
-            build_schedule({"a": (range(100), Demand(0, 1, rate=10.0)), "b": (range(50), Demand(0, 1, rate=1.0))}, 1)
-        )
-        == "b"
-    )
+    work = {"a": (range(100), Demand(0, 1, rate=10.0)), "b": (range(50), Demand(0, 1, rate=1.0))}
+    assert started_groups(build_schedule(work, 1)) == "b"
 
 
 def test_a_wide_model_starts_before_narrow_ones_that_have_more_work():

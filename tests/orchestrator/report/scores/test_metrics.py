@@ -9,6 +9,7 @@ from envs import SCENARIOS
 from envs.types import Ending
 from orchestrator.report.scores.metrics import (
     BITS,
+    PLANNED_COLUMNS,
     average_over_scenarios,
     judge_measures,
     result_docs,
@@ -26,17 +27,8 @@ def table(rows):
 
 
 def plan_table(*cells, count=10):
-    names = [cell.split("/") for cell in cells]
-    return pl.DataFrame(
-        {
-            "model": [name[0] for name in names],
-            "scenario": [name[1] for name in names],
-            "condition": [name[2] for name in names],
-            "protocol": ["mcqa"] * len(cells),
-            "cell": list(cells),
-            "planned": [count] * len(cells),
-        }
-    )
+    rows = [(*cell.split("/"), "mcqa", cell, count) for cell in cells]
+    return pl.DataFrame(rows, schema=PLANNED_COLUMNS, orient="row")
 
 
 def test_every_column_of_results_has_a_meaning(run):
