@@ -12,6 +12,8 @@ from envs.contract import check_scenario
 from envs.samples import load_samples
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import write_tables
+from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.forecast.forecast import estimate_demands
 from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
 
 OFFERS = """[proactive_sweep.scenarios]
@@ -64,6 +66,11 @@ def test_it_plays_and_is_reported(data, tmp_path):
     assert (looked["acc"], looked["ps"]) == (50.0, 3.0)
     assert wanted.packages["PINV"].startswith("pinv@")
     assert any("PINV" in path.read_text() for path in write_tables(run_data))
+
+
+def test_a_run_on_gpus_starts_without_an_estimate_of_it(data):
+    wanted = sweep(data, ["qwen2.5-vl-7b"], ["zero-shot"], scenarios=["PINV"])
+    assert estimate_demands({"qwen2.5-vl-7b": Demand(0, 1)}, wanted, "H200")["qwen2.5-vl-7b"].rate is None
 
 
 def test_its_judge_reads_open_answers(data, tmp_path):

@@ -37,7 +37,7 @@ Cells = Sequence[tuple[Cell, int]]
 
 # -- the work and its rates ---------------------------------------------------------------------------------------------
 def published_cells(sweep: Sweep) -> Cells:
-    """Return all cells of a sweep over the published benchmark, counted from the shipped ids without a data folder."""
+    """Return all cells of a sweep with their published samples, by the shipped ids; scenarios of packages have none."""
     return [(cell, _published_samples(sweep, cell)) for cell in sweep.cells()]
 
 
@@ -45,7 +45,7 @@ def _published_samples(sweep: Sweep, cell: Cell) -> int:
     selection, scenario = sweep.selection_for(cell.protocol), cell.scenario
     if scenario in selection.ids:
         return len(selection.ids[scenario])
-    published = len(paper_ids()[scenario])
+    published = len(paper_ids().get(scenario, ()))
     count = min(published, OPEN_ENDED) if selection.subset == "open-ended" else published
     return count if selection.limit is None else min(count, selection.limit)
 
