@@ -45,7 +45,7 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     state.signals.stop_with(driver.stop)
     with progress:
         await driver.run(lambda: _on_tick(state, driver, progress, control))
-    write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
+    write_observed(state.output, driver.schedule, driver.accelerator, state.plan, startable)
     lost = {name: group.reason for name, group in driver.schedule.groups.items() if group.reason}
     state.reasons = {**state.reasons, **lost}
     state.interrupted = driver.stopping

@@ -17,7 +17,8 @@ from typing import Any
 from actors.engine.in_flight import choose_in_flight
 from orchestrator.scheduling.balance import Load
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.forecast.forecast import count_work, published_cells, replica_rates
+from orchestrator.scheduling.forecast.forecast import published_cells
+from orchestrator.scheduling.forecast.throughput import count_work, replica_rates
 from orchestrator.scheduling.nodes import NODE_GPUS, build_nodes
 from orchestrator.scheduling.resources import MAX_REPLICAS
 from sweeps.load import load

@@ -4,35 +4,20 @@ The scheduler ends at most 8% later in the simulated sweep of the paper; the rat
 Estimates are in no key and change no answer: a wrong one only costs time, and the scheduler corrects it.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from envs.samples import OPEN_ENDED, paper_ids
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
-from orchestrator.planning.plan import JUDGE, Plan, judge_group, worker_group
+from orchestrator.planning.plan import JUDGE, Plan
 from orchestrator.scheduling.balance import PRECISION, Load, tight_end
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.forecast.throughput import (
-    ANSWERS,
-    EPISODES,
-    OBSERVED_FILE,
-    VERDICTS,
-    ObservedRate,
-    Rate,
-    gpu_types,
-    mean_pictures,
-    read_observed,
-    replica_rate,
-)
+from orchestrator.scheduling.forecast.throughput import SPEEDS, Cells, count_work, gpu_kind, replica_rates, sibling_runs
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.resources import demands, shares
 from sweeps.load import SweepError
-from sweeps.spec import Cell, ModelSpec, Protocol, Sweep
-
-Cells = Sequence[tuple[Cell, int]]
-"""Cells, each with a number of episodes or open-ended answers."""
+from sweeps.spec import Cell, Protocol, Sweep
 
 
 # -- the work and its rates ---------------------------------------------------------------------------------------------
@@ -56,55 +41,18 @@ def pending_cells(sweep: Sweep, plan: Plan) -> Cells:
     return [(cell, row["planned"] - row["done"]) for cell, row in rows if row["done"] < row["planned"]]
 
 
-def count_work(sweep: Sweep, cells: Cells) -> Counter[str]:
-    """Return group -> its episodes and answers, and for the judge the answers that it reads.
-
-    An answer of several turns counts as one, because the number of turns is unknown.
-    """
-    counts = Counter[str]()
-    for cell, number in cells:
-        counts[worker_group(cell.model)] += number
-        if cell.protocol.is_open_ended and sweep.judge:
-            counts[judge_group(sweep.judge)] += number
-    return counts
-
-
-def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], cells: Cells) -> dict[str, Rate]:
-    """Return the rate of each group on GPUs with work, including the judge's; raises SweepError for an unknown GPU type."""
-    observed = {kind: read_observed(folders, gpu_type, kind) for kind in (EPISODES, ANSWERS, VERDICTS)}
-
-    def rate(model: ModelSpec, kind: str, pictures: float = 1.0) -> Rate:
-        return replica_rate(model, gpu_type, kind, observed[kind].get(model.name, ObservedRate()), pictures)
-
-    counts, seconds, rates = count_work(sweep, cells), Counter[str](), dict[str, Rate]()
-    for cell, number in cells:
-        if cell.model.gpus:
-            open_ended = cell.protocol.is_open_ended
-            own = rate(cell.model, ANSWERS) if open_ended else rate(cell.model, EPISODES, mean_pictures(cell.condition))
-            seconds[cell.model.name] += number / own.episodes  # type: ignore[assignment]
-            rates[cell.model.name] = own
-    rates = {name: own._replace(episodes=counts[name] / seconds[name]) for name, own in rates.items() if counts[name]}
-    judge = sweep.judge if sweep.is_judged or sweep.serving_judge else None
-    return {**rates, judge_group(judge): rate(judge.model, VERDICTS)} if judge and judge.model.gpus else rates
-
-
 def estimate_demands(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str) -> dict[str, Demand]:
     """Return the demands with estimated rates, from the table and from measurements in sibling run folders.
 
     Unchanged for a GPU that is not in the table, and for sweeps without multiple choice: the length of answers is not known in
     advance, and with a rate that is far too high a worker would seem to hang. Their rates are learned while they play.
     """
-    kind = gpu_type.partition("-")[0].lower()
-    if Protocol.MCQA not in sweep.protocols or kind not in gpu_types():
+    kind = gpu_kind(gpu_type)
+    if Protocol.MCQA not in sweep.protocols or kind not in SPEEDS:
         return dict(demands)
     rates = replica_rates(sweep, kind, sibling_runs(sweep), published_cells(sweep))
     models = {name: rate for name, rate in rates.items() if name in demands and not name.startswith(JUDGE)}
     return {**demands, **{n: replace(demands[n], rate=rate.episodes, start=rate.start) for n, rate in models.items()}}
-
-
-def sibling_runs(sweep: Sweep) -> list[Path]:
-    """Return the run folders with measurements that have the same parent folder as the sweep's own, which is included."""
-    return sorted(path.parent for path in Path(sweep.output).parent.glob(f"*/{OBSERVED_FILE}"))
 
 
 # -- the bound ----------------------------------------------------------------------------------------------------------
@@ -123,7 +71,8 @@ def count_fitting(demand: Demand, nodes: Sequence[Node], shares: Mapping[str, fl
     """Return how many replicas the demand, the pool's share and the nodes allow at once; 0 if one does not fit."""
     if not demand.gpus:
         return demand.replicas
-    fitting = sum(int(node.gpus // demand.gpus) for node in nodes if demand.accelerator in ("", node.accelerator))
+    usable = (node for node in nodes if gpu_kind(demand.accelerator) in ("", gpu_kind(node.accelerator)))
+    fitting = sum(int(node.gpus // demand.gpus) for node in usable)
     share = shares.get(demand.pool, demand.gpus * demand.replicas)
     return max(0, min(demand.replicas, fitting, int(share // demand.gpus)))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.forecast.forecast import count_work, lower_bound, published_cells
-from orchestrator.scheduling.forecast.throughput import replica_rate
+from orchestrator.scheduling.forecast.forecast import lower_bound, published_cells
+from orchestrator.scheduling.forecast.throughput import count_work, replica_rate
 from orchestrator.scheduling.nodes import Node
 from sweeps.load import load
 from tests.simulated_schedule import FaultModel, Work, simulate

@@ -8,17 +8,13 @@ import pytest
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput
-from orchestrator.scheduling.forecast.forecast import (
-    count_work,
-    estimate_demands,
-    forecast_lines,
-    pending_cells,
-    published_cells,
-    replica_rates,
-)
+from orchestrator.scheduling.forecast.forecast import estimate_demands, forecast_lines, pending_cells, published_cells
+from orchestrator.scheduling.forecast.throughput import count_work, replica_rates
 from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.storage import checksums
+from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError, load
-from sweeps.spec import Protocol
+from sweeps.spec import ModelSpec
 from tests.orchestrator.report import runs
 
 PAPER = Path("sweeps/paper.toml")
@@ -33,27 +29,40 @@ def observed_schedule(*names, episodes=100_000, busy=50_000.0):
     return schedule
 
 
-def test_rates_of_real_runs_win_over_the_table_on_the_same_gpu(tmp_path):
-    model = next(model for model in load(PAPER, []).models if model.name == MODEL)
+def observe(folder, wanted, schedule, gpu_type="H200"):
+    """Record what a schedule has measured, all of whose episodes were played."""
+    folder.mkdir(exist_ok=True)
+    plan = build_plan(wanted)
+    throughput.write_observed(folder, schedule, gpu_type, plan, plan.pending(()))
+
+
+def test_rates_of_real_runs_win_over_the_table_on_the_same_gpu(demo_data, tmp_path):
+    wanted = runs.sweep(demo_data, [MODEL], ["zero-shot"])
     for _ in range(2):
-        throughput.write_observed(tmp_path, observed_schedule(MODEL), "H200", (Protocol.MCQA,))
+        observe(tmp_path, wanted, observed_schedule(MODEL))
     observed = throughput.read_observed([tmp_path], "h200")[MODEL]
-    rate = throughput.replica_rate(model, "h200", observed=observed)
+    zero_shot, examples = (throughput.mean_pictures(CONDITIONS[name]) for name in ("zero-shot", "icl-3"))
+    rate, longer = (
+        throughput.replica_rate(wanted.models[0], "h200", "models", observed, n) for n in (zero_shot, examples)
+    )
 
     assert (observed.episodes, observed.busy) == (200_000, 100_000.0)
     assert rate.measured and rate.episodes == pytest.approx(2.0, rel=0.06)
+    assert longer.episodes == pytest.approx(rate.episodes * zero_shot / examples), "pictures are what takes time"
     assert throughput.read_observed([tmp_path], "a100") == {}
-    (tmp_path / throughput.OBSERVED_FILE).write_text('{"gpu": "h200", "models": [1]}')
-    assert throughput.read_observed([tmp_path], "h200") == {}, "a damaged file adds nothing"
+    for damaged in ('{"gpu": "h200", "models": [1]}', '{"h200": {"models": {"m": {"episodes": 1, "busy": -600}}}}'):
+        (tmp_path / throughput.OBSERVED_FILE).write_text(damaged)
+        assert throughput.read_observed([tmp_path], "h200") == {}, "a damaged file adds nothing"
 
 
-def test_a_run_records_only_the_kind_of_work_that_it_played(tmp_path):
+def test_a_run_records_only_the_kind_of_work_that_it_played(demo_data, tmp_path):
     kinds = (throughput.EPISODES, throughput.ANSWERS, throughput.VERDICTS)
     recorded = []
-    for protocols in ((Protocol.OEG,), (Protocol.MCQA,), tuple(Protocol)):
+    for protocols in (["oeg"], ["mcqa"], ["mcqa", "oeg"]):
         folder = tmp_path / "-".join(protocols)
-        folder.mkdir()
-        throughput.write_observed(folder, observed_schedule("m", "judge:j"), "H200", protocols)
+        observe(
+            folder, runs.sweep(demo_data, ["guess"], ["hint"], protocol=protocols), observed_schedule("m", "judge:j")
+        )
         recorded.append([list(throughput.read_observed([folder], "h200", kind)) for kind in kinds])
 
     assert recorded == [[[], ["m"], ["j"]], [["m"], [], ["j"]], [[], [], ["j"]]]
@@ -130,13 +139,32 @@ def test_stored_episodes_are_not_counted(demo_data, tmp_path):
         forecast_lines(load(PAPER, ['models=["gpt-4.1"]', "only=[]"]), 8, "h200")
 
 
-def test_rates_are_added_to_those_of_the_folder(tmp_path):
-    rate = throughput.ObservedRate(4, 2.0)
-    first = {"models": {"a": throughput.ObservedRate(10, 5.0)}, "answers": {"b": rate}}
-    throughput.add_observed(tmp_path, "H100-80G", first)
-    throughput.add_observed(tmp_path, "H100", {"models": {"a": throughput.ObservedRate(30, 5.0)}})
-    throughput.add_observed(tmp_path, "", {"models": {"a": throughput.ObservedRate(99, 1.0)}})
+def test_rates_are_added_to_those_of_the_same_kind_of_gpu(tmp_path):
+    file, rate = tmp_path / throughput.OBSERVED_FILE, throughput.ObservedRate(4, 2.0)
+    checksums.write(file, b'{"gpu": "h100", "models": {"a": {"episodes": 10, "busy": 5.0}}}')  # as 0.2.0 wrote it
+    throughput.add_observed(tmp_path, "H100-80G", {"models": {"a": throughput.ObservedRate(30, 5.0, 60.0)}})
+    throughput.add_observed(tmp_path, "A100", {"models": {"a": rate}, "answers": {"b": rate}})
+    written = file.read_bytes()
+    throughput.add_observed(tmp_path, "H200", {})
+    throughput.add_observed(tmp_path, "", {"models": {"a": rate}})
 
-    assert throughput.read_observed([tmp_path], "h100") == {"a": throughput.ObservedRate(40, 10.0)}
-    assert throughput.read_observed([tmp_path], "h100", "answers") == {"b": rate}
-    assert throughput.read_observed([tmp_path], "a100") == {}
+    assert throughput.read_observed([tmp_path], "h100") == {"a": throughput.ObservedRate(40, 10.0, 80.0)}
+    assert throughput.read_observed([tmp_path], "A100", "answers") == {"b": rate}
+    assert throughput.read_observed([tmp_path], "")["a"].busy == 12.0, "of all kinds"
+    assert file.read_bytes() == written
+
+
+def test_one_thread_prepares_the_pictures_of_a_small_model_on_any_gpu():
+    small, large = (ModelSpec(name=f"own-{n}b", source="own", parameters=n) for n in (1, 30))
+    rates = {kind: throughput.replica_rate(small, kind).episodes for kind in throughput.SPEEDS}
+
+    assert set(rates.values()) == {throughput.MAX_PICTURES_PER_S}
+    assert throughput.replica_rate(large, "b200").episodes == pytest.approx(10.0)
+
+
+def test_an_accelerator_is_found_among_the_gpus_of_the_forecast(tmp_path):
+    folders = {"output": str(tmp_path / "run"), "data": str(tmp_path / "nowhere")}
+    sweep = load(PAPER, [f'models=["{MODEL}"]']).model_copy(update=folders)
+    sweep = sweep.model_copy(update={"models": (sweep.models[0].model_copy(update={"accelerator": "H200"}),)})
+    assert not any(line.startswith("left out") for line in forecast_lines(sweep, 8, "h200"))
+    assert any("1 GPU of kind H200" in line for line in forecast_lines(sweep, 8, "h100"))
