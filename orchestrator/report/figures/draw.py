@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.report.figures import FEWEST
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import offered_tables
 from orchestrator.storage import safe_write
@@ -21,8 +22,6 @@ CAPTIONS: dict[str, str] = {name: figure["caption"] for name, figure in FIGURES.
 SHOWN = tuple(name for name, figure in FIGURES.items() if figure.get("on_page"))
 """Figures of the page."""
 FORMATS = ("pdf", "svg")
-FEWEST = 3
-"""Fewest models of a figure: with fewer, a table says more in less space."""
 
 
 def draw_figures(run_data: RunData, names: Collection[str] = tuple(CAPTIONS)) -> dict[str, Figure]:

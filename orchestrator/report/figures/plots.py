@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from actors.text.printable import one_line
 from envs.types import Mode
-from orchestrator.report.figures.draw import FEWEST
+from orchestrator.report.figures import FEWEST
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.paired import comparisons
 from orchestrator.report.run_data import RunData
@@ -30,7 +30,6 @@ PAGE, TALLEST = 6.75, 9.0
 HEAD, LEGEND_LINE, LEGEND_ENTRIES = 0.6, 0.17, 4
 """Inches that panels need beside their rows, and a legend's line; entries of that line."""
 INK, GRAY, LONGEST_NAME = "#222222", "#8a8a8a", 26
-HOUSE_STYLE = Path(__file__).with_name("house.mplstyle")
 METADATA = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
 """File format -> metadata that is left out, so that equal figures give equal bytes."""
 Columns = tuple[str, str, str]
@@ -40,7 +39,7 @@ SERIES, MARKERS = ("#14406b", "#e8893a", "#0f7f58", "#b04a8f", "#8a6d00", "#5aa9
 
 def house_style() -> AbstractContextManager[None]:
     """Return a block in which figures are drawn and saved in the house style; settings outside stay unchanged."""
-    return matplotlib.style.context(["default", HOUSE_STYLE])
+    return matplotlib.style.context(["default", Path(__file__).with_name("house.mplstyle")])
 
 
 def new_figure(height: float) -> Figure:

@@ -78,8 +78,7 @@ def list_facts(run_data: RunData) -> dict[str, str]:
 
 def list_problems(run_data: RunData) -> list[str]:
     """Return what is unfinished, failed or in doubt, one sentence each; unfinished cells come first."""
-    is_running = lock.holder(run_data.folder) is not None
-    running = ["the sweep is still running: this page is a snapshot"] if is_running else []
+    running = ["the sweep is still running: this page is a snapshot"] * (lock.holder(run_data.folder) is not None)
     return [*running, *_gaps(run_data), *(visible(note, 400) for note in run_data.notes)]
 
 
@@ -102,8 +101,7 @@ def _judge(run_data: RunData) -> str:
 
 
 def _program(status: dict[str, Any]) -> str:
-    packages = status.get("packages") or {}
-    named = ("proactive-sweep", "vllm", "transformers", "ray")
+    packages, named = status.get("packages") or {}, ("proactive-sweep", "vllm", "transformers", "ray")
     versions = [f"{name} {packages[name]}" for name in named if name in packages]
     commit = [f"commit {str(status['commit'])[:12]}"] if status.get("commit") else []
     return visible(", ".join([*versions, *commit]) or "not recorded yet")
