@@ -48,7 +48,7 @@ def _install() -> Path:
     folder = cache / "proactive-sweep" / f"{PACKAGE}-{VERSION}"
     if (folder / PACKAGE / "environment.py").is_file():
         return folder
-    options = "install --quiet --no-deps --ignore-requires-python --only-binary=:all: --target"
+    options = "install --quiet --upgrade --no-deps --ignore-requires-python --only-binary=:all: --target"
     command = [sys.executable, "-m", "pip", *options.split(), str(folder), f"{PACKAGE}=={VERSION}"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

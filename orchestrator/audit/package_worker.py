@@ -6,6 +6,7 @@ package's folder on PYTHONPATH. It imports only the standard library and the pac
 
 import json
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,16 @@ def read_judgments(game: Any, task: dict[str, Any], oeg: Any) -> dict[str, Any]:
     return {"question": question, "accepted answers": [piece for piece in pieces if piece], "bits": bits}
 
 
+def read_entries(path: Path) -> dict[int, dict[str, Any]]:
+    """Return the lines of a data file by id, without those that the run has left out (``skip_bad``)."""
+    entries: dict[int, dict[str, Any]] = {}
+    for line in path.read_text("utf-8-sig", errors="replace").split("\n"):
+        with suppress(Exception):  # it is no JSON, or has no id
+            entry = json.loads(line)
+            entries.setdefault(entry["id"], entry)
+    return entries
+
+
 def main(data: Path) -> None:
     """Answer each line of standard input with one line."""
     environment, oeg = import_module("proactivebench.environment"), import_module("proactivebench.open_ended_gen")
@@ -85,8 +96,7 @@ def main(data: Path) -> None:
         task = json.loads(line)
         stem, mode, turns = task["stem"], task["mode"], list[Any]()
         if stem not in samples:
-            lines = (data / f"{stem}_preprocessed.jsonl").read_text("utf-8-sig").split("\n")
-            samples[stem] = {entry["id"]: entry for entry in map(json.loads, filter(str.strip, lines))}
+            samples[stem] = read_entries(data / f"{stem}_preprocessed.jsonl")
         entry = {**samples[stem][task["id"]], "options": task["options"], "categories": task["categories"]}
         try:
             kind = environment.get_environment(stem)

@@ -16,6 +16,7 @@ from actors.engine.backend import Request, ScriptedBackend
 from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
 from envs.openended import accepted_answers
+from envs.samples import lines_file
 from envs.types import Mode
 from orchestrator.audit import audit as audits
 from orchestrator.audit.audit import Audit, Difference, audit, differences
@@ -224,6 +225,15 @@ def test_changed_data_folder_is_no_clean_audit(judged_folder, package, demo_data
     assert audit(judged_folder, package, oracle_python()).clean
 
 
+def test_a_run_without_the_bad_lines_of_its_data_is_compared(demo_data, package, tmp_path):
+    path = lines_file(shutil.copytree(demo_data, tmp_path / "data"), "ROD")
+    good = path.read_bytes()
+    path.write_bytes(b'{\n[]\n{"id": [1]}\n\xff\n' + good + good.replace(b'"prompt": "', b'"prompt": "Now: '))
+    sweep = runs.sweep(tmp_path / "data", ["uniform"], ["hint"], scenarios=["ROD"], skip_bad=True)
+    report = audit(runs.play_sweep(tmp_path / "run", sweep), package, oracle_python())
+    assert (report.episodes, report.clean, report.raised) == (10, True, ())
+
+
 def test_the_package_is_fetched_and_found_also_in_a_safe_path(judged_folder, package, tmp_path, monkeypatch):
     wheels, info = tmp_path / "wheels", f"{PACKAGE}-{VERSION}.dist-info"
     wheels.mkdir()
@@ -243,6 +253,7 @@ def test_the_package_is_fetched_and_found_also_in_a_safe_path(judged_folder, pac
     with pytest.raises(RunFolderError, match="--install could not fetch proactivebench"):
         audit(judged_folder, install=True)
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    (tmp_path / f"cache/proactive-sweep/{PACKAGE}-{VERSION}/{PACKAGE}").mkdir(parents=True)  # left by an earlier Ctrl-C
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     assert audit(judged_folder, install=True).clean and audit(judged_folder, package, oracle_python()).clean
 
