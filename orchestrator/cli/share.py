@@ -8,8 +8,10 @@ import typer
 from actors.text.printable import list_first
 from envs.installed import install_line, offers
 from envs.plural import pluralize
-from orchestrator.cli.options import MovedData, RunFolder, RunFolders, required_name
+from orchestrator.cli.options import MovedData, RunFolder, RunFolders, readable_folder, required_name
 from orchestrator.cli.printing import print_lines, print_mlflow, reads_folders
+
+BELIEVED = "The folder to believe where answers differ."
 
 
 @reads_folders
@@ -31,7 +33,7 @@ def track(
 def merge(
     folders: RunFolders,
     output: Annotated[str, typer.Option(metavar="DIR", help="A new run folder, or s3://BUCKET/FOLDER.")],
-    prefer: Annotated[str, typer.Option(metavar="DIR", help="The folder to believe where answers differ.")] = "",
+    prefer: Annotated[Path | None, typer.Option(metavar="DIR", parser=readable_folder, help=BELIEVED)] = None,
 ) -> None:
     """Merge run folders of one configuration into a new one, each episode once; differing answers are listed."""
     from orchestrator.merging.merge import merge as merge_folders

@@ -4,6 +4,7 @@ The new folder has each episode once, with checksums. Differing answers are an e
 """
 
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -60,7 +61,7 @@ class MergeSummary:
         yield f"{pluralize(self.pending, 'planned episode')} pending; details: {RECORD}"
 
 
-def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary:
+def merge(folders: Sequence[Path], into: Path, prefer: Path | None = None) -> MergeSummary:
     """Merge run folders, whose parts are held (``hold_parts``), into a new one; raises RunFolderError.
 
     ``prefer`` names the folder whose answer is taken if answers to a key differ; without it, differing answers are an error and
@@ -72,7 +73,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     weights = _merge_weights(sweep, folders)
     planned, keys = _merge_plans(folders)
     sources = [Source(folder, run_folder.planned_episodes(folder).collect()) for folder in folders]
-    preferred = [*map(str, folders)].index(prefer) if prefer else 0
+    preferred = [*map(os.path.realpath, folders)].index(os.path.realpath(prefer)) if prefer else 0
     differing, gave_way = assign_episodes(sources, preferred)
     judged, differing_verdicts = merge_verdicts(sources, preferred)
     conflicts = {kind: keys for kind, keys in (("episode", differing), ("verdict", differing_verdicts)) if keys}
@@ -91,7 +92,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
             store.compact()
         write_verdicts(into, judged)
         taken = {str(source.folder): source.own.height for source in sources}
-        preferred_folder, pending = prefer if conflicts else "", keys.len() - sum(taken.values())
+        preferred_folder, pending = str(prefer) if conflicts else "", keys.len() - sum(taken.values())
         summary = MergeSummary(taken, gave_way, judged.height, conflicts, preferred_folder, pending)
         checksums.write(into / RECORD, run_folder.to_json(asdict(summary)))
         _write_results(folders, into, planned)
@@ -102,12 +103,12 @@ def _describe(conflicts: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"{pluralize(len(keys), kind)} ({list_first(keys, 5)})" for kind, keys in conflicts.items()]
 
 
-def _check_folders(folders: Sequence[Path], into: Path, prefer: str) -> None:
+def _check_folders(folders: Sequence[Path], into: Path, prefer: Path | None) -> None:
     """Raise RunFolderError if the folders cannot be merged."""
     run_folder.check_distinct(folders)
-    names = [*map(str, folders)]
-    if prefer and prefer not in names:
-        raise RunFolderError(f"--prefer {prefer} is not one of the merged folders; type one of {', '.join(names)}")
+    if prefer and os.path.realpath(prefer) not in map(os.path.realpath, folders):
+        names = ", ".join(map(str, folders))
+        raise RunFolderError(f"--prefer {prefer} is not one of the merged folders; type one of {names}")
     if len(folders) < 2:
         raise RunFolderError("merge needs two or more folders before --output")
     for folder in folders:
