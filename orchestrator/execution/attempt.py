@@ -18,7 +18,7 @@ from orchestrator.execution.attempt_log import open_attempt_log
 from orchestrator.execution.prepare import AttemptState
 from orchestrator.execution.score import AttemptOutcome, write_judge_scores, write_outcome
 from orchestrator.execution.stop_signals import StopSignals
-from orchestrator.judging.judge_queue import JudgeQueue, check_wording
+from orchestrator.judging.judge_queue import JudgeQueue, check_wording, find_unjudged
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.pictures import recording_pictures
 from orchestrator.planning.plan import Plan
@@ -130,7 +130,7 @@ class Attempt(AttemptState):
     def judge(self, judge: Judge, again: bool) -> tuple[pl.DataFrame, bool]:
         """Have a judge read stored answers, as ``judge_answers`` says."""
         self.find_stops()
-        backlog = self.find_unjudged(judge, again)
+        backlog = find_unjudged(self.plan, self.output, judge, again)
         queue = self.judge_queue = JudgeQueue(judge, self.plan, self.store, backlog)
         self.say(f"{self.sweep.name}: {len(backlog):,} answers to judge with {queue.key}")
         if backlog or queue.rereads_gold:
@@ -141,7 +141,7 @@ class Attempt(AttemptState):
             for reason in self.reasons.values():
                 self.say(f"{queue.key}: {reason}")
             queue.verdicts.compact()
-        return write_judge_scores(self, queue.key), not self.find_unjudged(judge)
+        return write_judge_scores(self, queue.key), not find_unjudged(self.plan, self.output, judge)
 
     def _play_on_ray(self) -> None:
         from orchestrator.execution.play import play_on_ray  # Ray takes a second to import

@@ -28,9 +28,10 @@ def play_on_ray(state: AttemptState) -> None:
     _store_rest(state, sink)
     refused = {str(group): reason for group, reason in sink.stop_reasons.items()}
     state.reasons = {**state.reasons, **refused}
-    progress.report_total(sink.stored_count, time.perf_counter() - connected)
+    stored = sink.stored_per_group.total()
+    progress.report_total(stored, time.perf_counter() - connected)
     if state.interrupted:
-        message = f"stopped: {sink.stored_count:,} new episodes are stored; run the same command to continue"
+        message = f"stopped: {stored:,} new episodes are stored; run the same command to continue"
         log.info(message)  # in case the terminal is closed
         say(message)
     state.seconds = time.perf_counter() - started

@@ -19,7 +19,7 @@ from orchestrator.storage import reused, run_folder
 from orchestrator.storage.control_log import ControlState, read_control_state, take_commands
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.load import SweepError
-from sweeps.spec import Judge, Sweep
+from sweeps.spec import Sweep
 
 RETRIED = (*ERRORS, *CUT_SHORT)
 """Endings that may be played again: none of them is an answer of the model."""
@@ -85,10 +85,6 @@ class AttemptState:
             counts[worker_group(cell.model)] += self.plan.size(index)
         return counts
 
-    def find_unjudged(self, judge: Judge, again: bool = False) -> list[int]:
-        """Return the ordinals of the stored answers that the judge has not read; with ``again`` also those without a verdict."""
-        return find_unjudged(self.plan, stored_episodes(self.plan, self.output), self.output, judge, again)
-
 
 def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence[tuple[str, Path]]) -> None:
     """Apply reused episodes, retries and waiting commands; then set the pending episodes and the judge, and store the plan."""
@@ -108,7 +104,7 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
     state.pending, state.played = state.plan.pending(finished["key"]), set(finished["model"])
     state.standing = read_control_state(state.output)
     if (judge := state.sweep.judge) and state.sweep.is_judged:
-        backlog = state.find_unjudged(judge)
+        backlog = find_unjudged(state.plan, state.output, judge)
         queue = JudgeQueue(judge, state.plan, state.store, backlog)
         state.judge_queue = queue if backlog or state.playable or queue.rereads_gold else None
 

@@ -72,10 +72,6 @@ class ResultSink:
         self._held_back: dict[RequestGroup, list[EpisodeBatch]] = {}
         self._new_stops: list[RequestGroup] = []
 
-    @property
-    def stored_count(self) -> int:
-        return self.stored_per_group.total()
-
     def add(self, batch: EpisodeBatch) -> EpisodeBatch:
         """Store the batch without duplicates and held-back episodes, and what it releases; return its stored part."""
         if any(self.delivered[ordinal] for ordinal in batch.ordinals):

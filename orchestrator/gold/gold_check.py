@@ -99,10 +99,7 @@ class GoldScore:
 
 
 def find_unread(folder: Path, judge: str, first: int) -> dict[int, LeasedAnswer]:
-    """Return the gold answers that a judge (its key) has still to read in a run folder, by ordinal.
-
-    ``first`` is the ordinal of the first gold answer.
-    """
+    """Return the gold answers that a judge (its key) has still to read, by ordinal; the shipped ones begin at ``first``."""
     answers = load_gold_answers()
     keys = pl.LazyFrame({"key": [answer.task.key for answer in answers]}).with_columns(ending=pl.lit(Ending.ANSWERED))
     unread = set(pending_answers(keys, folder / FOLDER, judge)["key"])

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, compress
 from pathlib import Path
 
-import polars as pl
-
 from actors.playing.judge import LONG_TRIAL, Judged, reads_nothing
 from actors.playing.judge_runner import LeasedAnswer, judge_key, planned_task
 from actors.playing.records import AnswerTask, Columns, EpisodeBatch, JudgedAnswer, VerdictBatch, verdict_batch
 from envs.types import Ending
 from orchestrator.gold import gold_check
 from orchestrator.gold.gold_check import FOLDER
+from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.plan import Plan, judge_group
 from orchestrator.storage import safe_write
 from orchestrator.storage.episode_store import EpisodeStore
@@ -83,10 +82,7 @@ class JudgeQueue:
         return list(answers)
 
     def take_released(self) -> list[int]:
-        """Return the answers that waited for the gold check, at the first call after its end; empty otherwise.
-
-        Also empty if the check has stopped the judge.
-        """
+        """Return the answers that waited for the gold check at the first call after it let the judge read; else none."""
         if self.unread_gold or not self.reads_gold:
             return []
         self.reads_gold, self._reads = False, True
@@ -160,9 +156,9 @@ def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
         raise SweepError(str(problem)) from None
 
 
-def find_unjudged(plan: Plan, stored: pl.LazyFrame, folder: Path, judge: Judge, again: bool = False) -> list[int]:
-    """Return the ordinals of answers among the plan's ``stored`` episodes that are pending (``pending_answers``)."""
-    keys = set(pending_answers(stored, folder, judge_key(judge), again)["key"])
+def find_unjudged(plan: Plan, folder: Path, judge: Judge, again: bool = False) -> list[int]:
+    """Return the ordinals of the stored answers that the judge has not read; with ``again`` also those without a verdict."""
+    keys = set(pending_answers(stored_episodes(plan, folder), folder, judge_key(judge), again)["key"])
     cells = (index for index, cell in enumerate(plan.cells) if keys and cell.protocol is Protocol.OEG)
     numbered = chain.from_iterable(enumerate(plan.keys(index), plan.offsets[index]) for index in cells)
     return [ordinal for ordinal, key in numbered if key in keys]

@@ -121,10 +121,7 @@ def _group_small(files: PartFiles) -> list[list[Part]]:
 
 
 def episodes(folder: Path, model: str | None = None) -> pl.LazyFrame:
-    """Scan the episodes of a run folder (``EPISODES``), each key once. Safe during a run.
-
-    ``model`` restricts the scan to one model.
-    """
+    """Scan the episodes of a run folder (``EPISODES``), of all models or of one, each key once. Safe during a run."""
     return scan_table(Path(folder), "episodes", EPISODES, lambda files: _episodes(files, files.parts, model))
 
 

@@ -52,10 +52,7 @@ CELLS = TypeAdapter(list[CellStatus])
 
 
 def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: bool) -> None:
-    """Write ``status.json``: the command, versions, and the state of each cell.
-
-    ``finished`` is False if the attempt was stopped.
-    """
+    """Write ``status.json``: the command, versions, the state of each cell, and whether the attempt ended by itself."""
     content = {
         "argv": [redact_address(argument) for argument in sys.argv],
         "commit": software.commit(),

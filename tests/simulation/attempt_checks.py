@@ -57,7 +57,7 @@ def check_attempt(run: SimulatedRun, outcome: AttemptOutcome) -> None:
     check_report(run, outcome, stored)
     if driver is not None:
         before = run.plan.total - sum(map(len, driver.pending.values()))
-        counted = before + driver.sink.stored_count
+        counted = before + driver.sink.stored_per_group.total()
         assert counted == len(stored.endings), f"{counted} episodes count as stored, {len(stored.endings)} are"
         missing = driver.given_up - {key for key, ending in stored.endings.items() if ending == Ending.FAILED}
         assert not missing, f"{len(missing)} episodes that were given up are not stored as failed"

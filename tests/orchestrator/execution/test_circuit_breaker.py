@@ -82,7 +82,7 @@ def test_twenty_refusals_stop_model_and_store_nothing(plan, tmp_path, lease):
     count = REFUSALS_TO_STOP if lease == 1 else int(reason.split("first ")[1].split()[0])
     assert REFUSALS_TO_STOP == 20 <= count <= 60 and str(HINT) == "uniform/*/hint"
     sink.store_held_back()
-    assert count_endings(sink, tmp_path) == {} and sink.stored_count == 0
+    assert count_endings(sink, tmp_path) == {} and sink.stored_per_group.total() == 0
 
 
 def test_each_condition_is_judged_by_its_own_requests(plan, tmp_path):
@@ -90,7 +90,7 @@ def test_each_condition_is_judged_by_its_own_requests(plan, tmp_path):
     queue = plan.pending(())["builtin"][: 2 * (REFUSALS_TO_STOP - 1)]
     sink = play_leases(plan, Service(), tmp_path, [queue])
 
-    assert not sink.stop_reasons and sink.stored_count == 0
+    assert not sink.stop_reasons and sink.stored_per_group.total() == 0
     sink.store_held_back()
     assert count_endings(sink, tmp_path) == {"unprocessable": len(queue)}
     assert {reason.rpartition(": ")[2] for reason in sink.stop_reasons.values()} == {"no pictures here"}
@@ -104,7 +104,7 @@ def test_one_other_outcome_releases_held_episodes_once(plan, tmp_path, outcome):
 
     assert not sink.stop_reasons
     counts = count_endings(sink, tmp_path)
-    assert counts["unprocessable"] >= 48 and counts.total() == sink.stored_count == 50
+    assert counts["unprocessable"] >= 48 and counts.total() == sink.stored_per_group.total() == 50
     assert episodes(tmp_path).collect()["key"].n_unique() == 50
 
 
@@ -112,4 +112,4 @@ def test_unreadable_pictures_are_no_refusal_of_the_model_and_no_sign_that_it_ans
     pictures = Service(lambda number: UnprocessablePicture("a.jpg: broken"))
     sink = play_leases(plan, pictures, tmp_path, [range(40)])
 
-    assert sink.stored_count == 40 and not sink.stop_reasons and not sink.answering_groups
+    assert sink.stored_per_group.total() == 40 and not sink.stop_reasons and not sink.answering_groups

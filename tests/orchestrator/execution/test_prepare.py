@@ -82,7 +82,7 @@ def test_each_episode_is_stored_and_counted_once(sink, tmp_path):
 
     assert duplicates.ordinals == [5] and [batch.ordinals for batch in sink.seen] == [[3, 4, 12], [5]]
     assert sink.stored_per_group == sink.errors == {"builtin": 4}
-    assert sink.stored_count == 4 and sum(sink.delivered) == 4 and len(sink.delivered) == 20
+    assert sink.stored_per_group.total() == 4 and sum(sink.delivered) == 4 and len(sink.delivered) == 20
     sink.store.flush()
     rows = {row["key"]: row["error"] for row in episodes(tmp_path).collect().iter_rows(named=True)}
     reasons = {3: "it died twice", 4: "it died twice", 12: "it died twice", 5: "it died again"}

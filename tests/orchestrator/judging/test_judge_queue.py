@@ -83,20 +83,19 @@ def columns(folder):
 def test_only_open_ended_answers_without_a_verdict_are_unjudged(tmp_path, demo_data):
     spec = runs.sweep(demo_data, ["ask-properly"], ["hint"], protocol=["mcqa", "oeg"], scenarios=["QD"], judge=JUDGE)
     folder, plan = runs.play_sweep(tmp_path / "run", spec), build_plan(spec)
-    stored = stored_episodes(plan, folder)
     open_ended = [n for n in range(plan.total) if plan.cells[plan.task(n)[0]].protocol is Protocol.OEG]
     assert len(open_ended) == 10 and plan.total == 20
-    assert find_unjudged(plan, stored, folder, RULES) == open_ended
-    assert find_unjudged(plan, stored, folder, RULES, again=True) == open_ended
+    assert find_unjudged(plan, folder, RULES) == open_ended
+    assert find_unjudged(plan, folder, RULES, again=True) == open_ended
 
     runs.judge_answers(folder, spec, RULES, Baseline("rule-judge"), only=6)
-    assert find_unjudged(plan, stored, folder, RULES) == open_ended[6:]
+    assert find_unjudged(plan, folder, RULES) == open_ended[6:]
     queue = JudgeQueue(RULES, plan, EpisodeStore(folder))
     queue.give_up(open_ended[6:8], "a worker died")
     queue.flush(always=True)
     queue.store.close()
-    assert find_unjudged(plan, stored, folder, RULES) == open_ended[8:]
-    assert find_unjudged(plan, stored, folder, RULES, again=True) == open_ended[6:]
+    assert find_unjudged(plan, folder, RULES) == open_ended[8:]
+    assert find_unjudged(plan, folder, RULES, again=True) == open_ended[6:]
 
 
 def test_missing_answer_is_not_leased(tmp_path, demo_data):

@@ -61,7 +61,7 @@ def play_sweep(output: Path, wanted: Sweep, only: int | None = None, backends=No
 def judge_answers(output: Path, wanted: Sweep, judge: Judge, backend, only: int | None = None) -> Path:
     """Judge the stored answers of a run folder, or the first ``only`` that wait for a verdict."""
     plan, store = build_plan(wanted), VerdictStore(output)
-    pending = find_unjudged(plan, stored_episodes(plan, output), output, judge)[:only]
+    pending = find_unjudged(plan, output, judge)[:only]
     keys = {plan.key(*plan.task(ordinal)): ordinal for ordinal in pending}
     leased = [LeasedAnswer(keys[key], text) for key, text in final_replies(output, keys).items()]
     asyncio.run(_judge(JudgeRunner(plan, judge, backend, 64), leased, store))
