@@ -71,6 +71,10 @@ def open_folder(folder: Path) -> Iterator[int]:
             outer, handle = handle, os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=handle)
             os.close(outer)
         yield handle
+    except OSError as problem:
+        if isinstance(problem.filename, str) and "/" not in problem.filename:  # a name in the open folder
+            problem.filename = str(folder / problem.filename)
+        raise
     finally:
         os.close(handle)
 

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from envs.errors import RunFolderError
+from orchestrator.storage import safe_write
 from orchestrator.storage.disk import disk_errors
 
 
@@ -23,10 +24,12 @@ def test_a_full_or_failing_disk_says_that_the_same_command_goes_on(tmp_path, num
             attempt(tmp_path, problem)
 
 
-def test_a_folder_of_somebody_else_says_to_copy_it(tmp_path):
-    with pytest.raises(RunFolderError, match="copy it to a folder of your own, and name that") as refused:
-        attempt(tmp_path, PermissionError(errno.EACCES, "x", str(tmp_path / "plan.json")))
-    assert "rerun" not in str(refused.value)
+def test_a_file_that_may_not_be_written_is_named_with_its_folder(tmp_path):
+    (tmp_path / "plan.json.tmp").mkdir()
+    with pytest.raises(RunFolderError, match="copy it to a folder of your own, and name that") as refused:  # noqa: SIM117
+        with disk_errors(tmp_path):
+            safe_write.write(tmp_path / "plan.json", b"{}")
+    assert f"{tmp_path}/plan.json.tmp" in str(refused.value) and "rerun" not in str(refused.value)
 
 
 def test_a_folder_that_was_moved_away_is_named(tmp_path):
