@@ -34,6 +34,7 @@ ROUND_INTERVAL_S = 5.0
 """Seconds between two looks at the folder."""
 UPLOAD_TIMEOUT_S = 600.0
 """Seconds for which the end of an attempt waits for a failing bucket."""
+REMEDY = "the bucket is incomplete; the same command uploads the rest from this machine"
 
 
 def is_shared(name: str) -> bool:
@@ -84,7 +85,7 @@ class Uploader:
         self._uploaded = {name: s if s and s[1] == remote[name] else None for name, s in states.items()}
         """Object -> time and size of its file when it was uploaded; None if that is not known."""
         self._closing = threading.Event()
-        self._unsent = "the upload ended with the fault shown above"
+        self._unsent = f"the upload ended with the fault shown above; {REMEDY}"
         """Why the bucket does not have everything; empty if it does."""
         self._thread = threading.Thread(target=self._work, name="bucket-upload", daemon=True)
         self.start = self._thread.start
@@ -94,7 +95,6 @@ class Uploader:
         self._closing.set()
         self._thread.join()
         if self._unsent:
-            self._unsent += "; the bucket is incomplete; the same command uploads the rest from this machine"
             say(self._unsent)
         else:
             with suppress(OSError):  # a folder without this mark is later moved aside, not deleted
@@ -165,13 +165,13 @@ class Uploader:
             except (BucketError, OSError) as problem:
                 if not is_failing:
                     say(f"{problem}; the sweep continues, and the upload is retried")
-                self._unsent, is_failing = str(problem), True
+                self._unsent, is_failing = f"{problem}; {REMEDY}", True
                 if closing and (isinstance(problem, OSError) or time.monotonic() - waits_since >= UPLOAD_TIMEOUT_S):
                     return  # waiting does not repair a local disk
                 if closing:
                     time.sleep(ROUND_INTERVAL_S)
             except RunFolderError as error:
-                self._unsent = str(error)
+                self._unsent = f"{error}; what is not in the bucket stays in {self.folder}"
                 return
 
 

@@ -108,6 +108,8 @@ def test_a_part_of_another_writer_stops_this_one(uploading, bucket, folder):
     with pytest.raises(RunFolderError) as refused:
         uploading.upload_round()
     assert str(refused.value) == f"{bucket.url}/{part('turns', 1)} was written by another process, so this one stops"
+    uploading.start()
+    assert uploading.close() == f"{refused.value}; what is not in the bucket stays in {folder}"
 
 
 def test_the_end_of_an_attempt_waits_for_a_bucket_that_has_failed_for_long(uploading, bucket, folder, monkeypatch):
