@@ -9,7 +9,7 @@ import polars as pl
 from actors.playing.judge import reads_nothing
 from orchestrator.execution.prepare import AttemptState
 from orchestrator.planning.build_plan import planned_cells, stored_episodes
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import Plan, worker_group
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.scores.package_measures import add_measures
@@ -42,7 +42,9 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
         state.find_stops()
         state.replan()
     rows = write_judge_scores(state, own_judge_key(state.sweep))
-    cells = mark_cells(rows.iter_rows(named=True), state.standing, state.reasons)
+    groups = {cell.model.name: worker_group(cell.model) for cell in state.plan.cells}
+    reasons = {model: state.reasons[group] for model, group in groups.items() if group in state.reasons}
+    cells = mark_cells(rows.iter_rows(named=True), state.standing, {**state.reasons, **reasons})
     write_status(state.output, cells, finished=not state.interrupted)
     put_aside_unmended(state.output)
     complete = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())

@@ -47,6 +47,13 @@ def test_a_finished_sweep_is_complete_and_written(spec, tmp_path):
     assert checksums.damaged_files(folder) == [], "what nobody rewrites is put aside"
 
 
+def test_a_policy_whose_workers_were_lost_has_the_reason_of_the_group_of_all_policies(spec, tmp_path):
+    folder = play_sweep(tmp_path / "run", spec, only=3)
+    write_outcome(state_of(spec, folder, reasons={"builtin": "killed"}))
+
+    assert {(cell["state"], cell["reason"]) for cell in read_status(folder)["cells"]} == {("failed", "killed")}
+
+
 def test_a_failed_episode_leaves_a_finished_sweep_incomplete(spec, tmp_path):
     folder = play_sweep(tmp_path / "run", spec)
     part = next((folder / "episodes").glob("*.parquet"))
