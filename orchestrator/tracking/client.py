@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
+from urllib.parse import unquote
 
 from actors.text.redaction import redact_address, redact_addresses
 from envs import regular
@@ -84,20 +85,24 @@ def resolve_uri(uri: str, folder: Path) -> str:
 def keep_files_inside(database: Path, address: str) -> None:
     """Make a copied database refer to the files in its own folder, at ``address``: otherwise MLflow writes into the original.
 
-    MLflow has no call for this. Raises ValueError if the database, which may come from someone else, keeps files on another
-    machine. A damaged database, or one with an unknown schema, stays as it is: MLflow reports it.
+    MLflow has no call for this, and keeps files of its experiment ``Default`` in the working folder. A damaged database, or one
+    with an unknown schema, stays as it is: MLflow reports it.
     """
     addresses: list[str] = []
     uri = f"{database.resolve().as_uri()}?mode=rw"  # a missing file stays missing
     with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as store, store:
         for table, column in ADDRESS_COLUMNS[:2]:
             addresses += [str(row[0]) for row in store.execute(f"SELECT {column} FROM {table}")]
-        for old in {text for text in addresses if text.endswith("/mlartifacts")}:
+        for old in {text for text in addresses if text.endswith(("/mlartifacts", "/mlruns/0"))}:
             for table, column in ADDRESS_COLUMNS:
                 changed = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"
                 store.execute(changed, (address, len(old) + 1, len(old), old))
-    if remote := [text for text in addresses if "://" in text and not text.startswith("file:///")]:
-        raise ValueError(f"{database} keeps files at {redact_address(remote[0])}; move that database away")
+
+
+def refuse_outside(place: str, address: str) -> None:
+    """Raise ValueError if a folder's database, which may come from someone else, keeps files outside ``address``."""
+    if not f"{place}/".startswith(f"{address}/") or ".." in unquote(place).split("/"):
+        raise ValueError(f"{NAME} keeps files at {redact_address(place)}, outside its folder; move {NAME} away")
 
 
 @cache

@@ -64,6 +64,7 @@ class MlflowRun:
         self.run, self.folder = run, run.folder
         self.uri = resolve_uri(run.uri, run.folder)
         self.is_local = self.uri == resolve_uri(LOCAL, run.folder)
+        self.files = (self.folder / "mlartifacts").resolve().as_uri() if self.uri.startswith("sqlite") else ""
         self.client = client.import_client(self.uri)(tracking_uri=self.uri)
         self.experiment = self._open_experiment(run.experiment)
         self.title = run.name if run.name == run.folder.name else f"{run.name} · {run.folder.name}"
@@ -196,15 +197,16 @@ class MlflowRun:
 
     def _open_experiment(self, name: str) -> str:
         """Return the experiment's id. A local store keeps files in its run folder, even after that is copied or moved."""
-        files = (self.folder / "mlartifacts").resolve().as_uri() if self.uri.startswith("sqlite") else ""
         if self.is_local:
-            client.keep_files_inside(self.folder / client.NAME, files)
+            client.keep_files_inside(self.folder / client.NAME, self.files)
         experiment = self.client.get_experiment_by_name(name)
         if self.is_local and "%" in self.uri:  # MLflow makes an empty folder of the quoted name beside the run folder
             with suppress(OSError):
                 Path(self.uri.removeprefix("sqlite:///")).parent.rmdir()
         if experiment is None:
-            return str(self.client.create_experiment(name, artifact_location=files or None))
+            return str(self.client.create_experiment(name, artifact_location=self.files or None))
+        if self.is_local:
+            client.refuse_outside(experiment.artifact_location, self.files)
         if experiment.lifecycle_stage == "deleted":
             self.client.restore_experiment(experiment.experiment_id)
         return str(experiment.experiment_id)
@@ -220,6 +222,8 @@ class MlflowRun:
             tags = {MARK: self.mark, LEVEL: "sweep", NOTE: self.note, "sweep": self.run.name}
             parent = self.client.create_run(self.experiment, tags=tags, run_name=self.title)
         else:
+            if self.is_local:
+                client.refuse_outside(parent.info.artifact_uri, self.files)
             self.client.update_run(parent.info.run_id, status="RUNNING")
         self.parent, self.began = str(parent.info.run_id), int(parent.info.start_time)
         self.top = NestedRun(self.parent, "RUNNING", {}, dict(parent.data.metrics))

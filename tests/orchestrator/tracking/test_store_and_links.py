@@ -63,11 +63,20 @@ def test_files_of_a_copied_database_are_in_its_own_folder(database):
     assert not database.with_name("absent.db").exists()
 
 
-def test_files_on_other_machines_are_refused_without_the_password(database):
-    with closing(sqlite3.connect(database)) as store, store:
-        store.execute("INSERT INTO runs VALUES ('s3://user:secret@bucket/x')")
-    with pytest.raises(ValueError, match=r"mlflow.db keeps files at s3://\*\*\*@bucket/x; move that database away$"):
-        client.keep_files_inside(database, "file:///new/mlartifacts")
+@pytest.mark.parametrize(
+    "place", ["s3://user:secret@bucket/x", "/home/me/.ssh", "file:///new", "INSIDE/../..", "INSIDE/%2e%2e/a", "INSIDEx"]
+)
+@pytest.mark.parametrize("column", ["experiments SET artifact_location", "runs SET artifact_uri"])
+def test_a_database_that_keeps_files_outside_its_folder_is_refused(folder, place, column):
+    send(folder, [row(0)])
+    with closing(sqlite3.connect(folder / "mlflow.db")) as store, store:
+        inside = (folder / "mlartifacts").as_uri()
+        store.execute(f"UPDATE {column} = ?", (place.replace("INSIDE", inside),))
+    with pytest.raises(
+        ValueError, match=r"mlflow.db keeps files at .*, outside its folder; move mlflow.db away$"
+    ) as error:
+        send(folder, [row(0)])
+    assert "secret" not in str(error.value)
 
 
 def test_a_damaged_database_stays_as_it_is(tmp_path):
