@@ -47,10 +47,7 @@ def cluster_address() -> str:
 
 
 def connect(say: Callable[[str], None] = lambda line: None) -> None:
-    """Join the cluster that RAY_ADDRESS names, or start one on this machine without a dashboard.
-
-    ``say`` gets progress lines. Raises SweepError if every try fails.
-    """
+    """Join the cluster that RAY_ADDRESS names, or start one on this machine. Raises SweepError if every try fails."""
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
     # the error of a lost worker's second lease stays unread, because the loss is already reported

@@ -75,10 +75,7 @@ class WorkerHandle:
         self.trouble, self.is_asked = trouble, False
 
     async def find_address(self, timeout: float) -> WorkerAddress:
-        """Return where the worker runs; raises TimeoutError ``timeout`` seconds after Ray has placed it.
-
-        The time until Ray places it is not limited.
-        """
+        """Return where the worker runs; raises TimeoutError ``timeout`` seconds after Ray has placed it, however late."""
         address: asyncio.Future[WorkerAddress] = asyncio.ensure_future(resolve(self.actor.address.remote()))
         try:
             while not self.node and not address.done():

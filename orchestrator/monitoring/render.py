@@ -9,10 +9,7 @@ from orchestrator.report.tables.table import Table, drop_empty_columns, text_tab
 
 
 def table(snapshot: Snapshot, max_rows: int = 100) -> list[Table | str]:
-    """Return a table with a row per model: playing, starting, waiting, done; and the headline.
-
-    Columns that are empty in every row are left out.
-    """
+    """Return a table with a row per model (playing, starting, waiting, done), without empty columns; and the headline."""
     rows = sorted(snapshot.rows, key=lambda row: (not row.ready, not row.starting, row.done >= row.planned))
     cells = [format_row(row) for row in rows[:max_rows]]
     headings = list(format_row(GroupRow("")))

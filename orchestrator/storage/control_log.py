@@ -176,10 +176,7 @@ def _read_command(folder: Path, name: str, describe: Callable[[Command], tuple[s
 
 
 def read_history(folder: Path) -> list[LogEntry]:
-    """Return the log, without lines of other versions.
-
-    Raises DamagedRunError if it is damaged, since cancelled cells would then be unknown.
-    """
+    """Return the log without lines of other versions. Raises DamagedRunError: cancelled cells would then be unknown."""
     try:
         lines = checksums.read_verified(folder / LOG).splitlines()
     except FileNotFoundError:

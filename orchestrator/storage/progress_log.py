@@ -48,10 +48,7 @@ def stored_points(folder: Path) -> list[Point]:
 
 
 def playing_times(folder: Path) -> tuple[datetime, datetime] | None:
-    """Return when the first attempt began and when the last episode was counted; None if the folder has no points.
-
-    An attempt that counts no episode changes neither.
-    """
+    """Return when the first attempt began and when the last episode was counted; None if the folder has no points."""
     if not (points := stored_points(folder)):
         return None
     counted = [after.at for before, after in pairwise(points) if after.done != before.done]
