@@ -91,10 +91,9 @@ def _find_offers(kind: str, path: tuple[str, ...]) -> tuple[Offer, ...]:
 
 
 def find_offer(kind: str, name: str, identity: str = "") -> Offer:
-    """Return the offer of this name.
+    """Return the offer of this name; raises PackageError if no installed package has it.
 
-    Raises PackageError if no installed package has it, or if the package's identity on this machine differs from ``identity``
-    (empty allows any).
+    Also if the package on this machine has another identity than ``identity``; empty allows any.
     """
     by_name = offers(kind)
     if name not in by_name:
@@ -102,10 +101,8 @@ def find_offer(kind: str, name: str, identity: str = "") -> Offer:
         raise PackageError(missing_extra(name) or missing)
     offer = by_name[name]
     if identity and identity != offer.identity:
-        raise PackageError(
-            f"{offer} is {offer.identity} on this machine, and the sweep is played with {identity}; "
-            "install the same package on every node"
-        )
+        remedy = "install the same package on every node"
+        raise PackageError(f"{offer} is {offer.identity} here, and the sweep is played with {identity}; {remedy}")
     return offer
 
 
@@ -132,5 +129,6 @@ def _package_files(offer: Offer) -> Iterator[tuple[str, Path]]:
         yield Path(spec.origin).name, Path(spec.origin)
     for folder in map(Path, folders):
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and not any(mark in path.as_posix() for mark in ("__pycache__", ".pyc", ".pyo")):
-                yield path.relative_to(folder).as_posix(), path
+            name = path.relative_to(folder).as_posix()
+            if path.is_file() and not any(mark in name for mark in ("__pycache__", ".pyc", ".pyo")):
+                yield name, path

@@ -23,9 +23,9 @@ def install(folder, name="my-games", policies="asker = asking:ask", group="proac
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A folder of the path; the modules that a test imports from it are forgotten."""
-    folder = tmp_path / "site"
-    folder.mkdir()
+    """A folder of the path, below one whose name looks compiled; the modules that a test imports from it are forgotten."""
+    folder = tmp_path / ".pycharm/site"
+    folder.mkdir(parents=True)
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = set(sys.modules)
