@@ -93,6 +93,15 @@ def test_a_sample_that_no_reply_can_answer_is_a_problem(scenario, changes, words
     assert any(words in str(problem) for problem in check(folder, [scenario], filtered=False).problems)
 
 
+def test_a_file_of_which_the_filter_keeps_nothing_is_a_problem(folder):
+    path = folder / "QuickDraw_preprocessed.jsonl"
+    path.write_text(path.read_text().partition("\n")[0])
+    edit_line(folder, "QuickDraw", id=10**6)
+
+    assert check(folder, ["QD"], filtered=False).ok
+    assert [problem.line for problem in check(folder, ["QD"]).problems] == [0]
+
+
 def test_files_that_are_something_else_are_named(folder):
     contents = (b"version https://git-lfs.github.com/spec/v1\n", b"<!DOCTYPE html><p>log in", b"\0\0\0\x18ftypheic....")
     for path, content in zip(sorted((folder / "coco2014").rglob("*.*")), contents, strict=False):
@@ -104,4 +113,4 @@ def test_files_that_are_something_else_are_named(folder):
     for words in ("pointer of Git LFS", "HTML page", "HEIC picture"):
         assert any(words in line and "coco2014" not in words for line in lines), lines
     assert any(line.startswith("QuickDraw") and "git lfs pull" in line for line in lines)
-    assert any(line.startswith("ChangeIt_preprocessed.jsonl: is empty") for line in lines)
+    assert any(line == "ChangeIt_preprocessed.jsonl: holds no sample" for line in lines)
