@@ -143,7 +143,7 @@ def read_checkpoint(model: ModelSpec) -> Checkpoint | None:
 
 def source_fault(model: ModelSpec) -> str:
     """Return that a model's folder is missing, or which file there or in the Hub's cache cannot be read; empty if neither."""
-    is_path, is_own = model.source.startswith((".", "/")), os.path.isdir(model.source)
+    is_path, is_own = model.source.startswith((".", "/", "~")), os.path.isdir(model.source)
     if model.is_local and is_path and not is_own:
         return f"folder {model.source} does not exist"
     try:
@@ -210,7 +210,7 @@ def cached_repository(model: ModelSpec) -> Path:
     """Return the model's folder in the Hub's cache, which huggingface_hub finds by the same environment variables."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     cache = model.options.get("download_dir") or os.environ.get("HF_HUB_CACHE") or Path(home, "hub")
-    return Path(str(cache)).expanduser() / f"models--{model.source.replace('/', '--')}"
+    return Path(os.path.expanduser(str(cache)), f"models--{model.source.replace('/', '--')}")
 
 
 def _texts(value: Any) -> list[str]:

@@ -52,10 +52,8 @@ def wrong_requirement(requirements: Sequence[str], unsafe: bool) -> str:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
-            return (
-                f'requirements: {text!r} is no requirement such as "transformers==5.18.0"; options, files and paths are not read'
-                " (PIP_INDEX_URL and PIP_FIND_LINKS name other indexes)"
-            )
+            unread = "options, files and paths are not read (PIP_INDEX_URL and PIP_FIND_LINKS name other indexes)"
+            return f'requirements: {text!r} is no requirement such as "transformers==5.18.0"; {unread}'
         if requirement.url and not unsafe:
             remedy = "name a release, or write unsafe_options = true"
             return f"requirements: {text!r} is installed from an address that nobody checked; {remedy}"

@@ -142,7 +142,7 @@ class ModelSpec(Frozen):
     @classmethod
     def _check_gpus(cls, value: Any) -> Any:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not (value in GPU_SHARES or (value == int(value) and 0 <= value <= 64)):
+        if not number or not (value in GPU_SHARES or (0 <= value <= 64 and value == int(value))):
             raise ValueError("write a whole number, at most 64, or 0.5 or 0.25 for a GPU that engines share")
         return value if value in GPU_SHARES else int(value)
 

@@ -4,15 +4,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from envs.installed import offers
 from sweeps.checkpoint import Checkpoint, read_checkpoint, source_fault, with_limits
-from sweeps.load import load
+from sweeps.load import NamedParts, load
 from sweeps.model import LOCAL, ModelSpec
-from sweeps.registry import judges, registry, resolve_model
+from sweeps.registry import judges, read_model, registry, resolve_model
 from sweeps.sweep_file import HUB_ID, SweepError, read_toml
-from sweeps.values import slug
+from sweeps.validation import read_named_tables, validate_table
+from sweeps.values import host_of, slug
 
 Entry = dict[str, Any] | str
 HEADROOM = 1.3
@@ -33,10 +33,11 @@ def read_entries(source: str, machine: Machine, read_hub: Callable[[str], Checkp
     ``read_hub`` returns what the Hub says of a checkpoint that is not in its cache.
     """
     if source.endswith(".toml"):
-        tables: list[Entry] = read_toml(Path(source)).get("model", [])
+        tables = validate_table(NamedParts, {"model": read_toml(Path(source)).get("model", ())}, source).model
         if not tables:
             raise SweepError(f"{source} has no [[model]] table")
-        return tables
+        read_named_tables(tables, "model", source, read_model)  # refuses a mistake
+        return list(tables)
     if "://" in source:
         return [_service(source)]
     if source in registry() or source in offers("policy"):
@@ -50,9 +51,9 @@ def read_entries(source: str, machine: Machine, read_hub: Callable[[str], Checkp
 
 def _service(address: str) -> Entry:
     base, _, name = address.partition("#")
-    if not name or urlsplit(base).scheme not in ("http", "https"):
+    if not name or not host_of(base) or not base.lower().startswith(("http://", "https://")):
         raise SweepError(f"--model {address} must name the service's model too, as in http://HOST/v1#NAME")
-    key = "OPENAI_API_KEY" if urlsplit(base).hostname == "api.openai.com" else ""
+    key = "OPENAI_API_KEY" if host_of(base) == "api.openai.com" else ""
     return {"name": slug(name), "source": name, "endpoint": {"base_url": base, "key_env": key}}
 
 
@@ -96,8 +97,6 @@ def find_models(
     else:
         loaded = load(sweep)
         own = {model.name: model for model in (loaded.models_and_judge if judging else loaded.models)}
-    entries: list[Entry] = [
-        _local(name, None, Machine()) if name not in own and Path(name).is_dir() else name for name in names or own
-    ]
-    models = (resolve_model(entry, own, "the command line") for entry in entries)
+    folders = {name: _local(name, None, Machine()) for name in names if name not in own and Path(name).is_dir()}
+    models = (resolve_model(folders.get(name, name), own, "the command line") for name in names or own)
     return [with_limits(m.model_copy(update={"backend": backend, "limits": ()})) if backend else m for m in models]

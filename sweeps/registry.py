@@ -32,9 +32,7 @@ def _read_models(name: str) -> dict[str, ModelSpec]:
 
 
 def _validate_models(tables: Mapping[str, Any]) -> dict[str, ModelSpec]:
-    return {
-        name: validate_table(ModelSpec, {"name": name, **table}, f"the model {name}") for name, table in tables.items()
-    }
+    return {name: validate_table(ModelSpec, {"name": name, **table}, f"model {name}") for name, table in tables.items()}
 
 
 def builtin_backends() -> dict[str, str]:
@@ -48,10 +46,8 @@ def read_model(table: Mapping[str, Any], where: str) -> ModelSpec:
     model = validate_table(ModelSpec, table, where)
     unsafe = unsafe_options(model.backend, model.options, model.processor)
     if unsafe and not model.unsafe_options:
-        raise SweepError(
-            f"{where}: {', '.join(unsafe)} of {model.name} can run code that nobody checked; "
-            "leave it out, or write unsafe_options = true in this entry"
-        )
+        remedy = "leave it out, or write unsafe_options = true in this entry"
+        raise SweepError(f"{where}: {', '.join(unsafe)} of {model.name} can run code that nobody checked; {remedy}")
     if model.backend == "openai" or not (model.backend == "builtin" or model.source.startswith(BUILTIN)):
         return model
     source = BUILTIN + model.source.removeprefix(BUILTIN)

@@ -42,11 +42,11 @@ def read_sweep(path: Path) -> dict[str, Any]:
     """
     file = resolve_sweep(path)
     is_hub_id = HUB_ID.fullmatch(str(path)) and path.suffix != ".toml" and not (path.parent.exists() or file.exists())
-    if is_hub_id or str(path).startswith(("http:/", "https:/")) or (file / "config.json").is_file():
+    if is_hub_id or str(path).startswith(("http:/", "https:/")) or (path / "config.json").is_file():
         line = f"proactive-sweep run --model {shlex.quote(str(path).replace(':/', '://'))}"
         raise SweepError(f"{path} is a model, not a sweep; type `{line}`")
-    if (file / RESOLVED).is_file():
-        line = f"proactive-sweep run {shlex.quote(str(file / RESOLVED))}"
+    if (path / RESOLVED).is_file():
+        line = f"proactive-sweep run {shlex.quote(str(path / RESOLVED))}"
         raise SweepError(f"{path} is a run folder; to resume it, type `{line}`")
     table = read_toml(file)
     if file.name == RESOLVED:
@@ -79,7 +79,7 @@ def shipped_sweeps() -> dict[str, Path]:
 
 def resolve_sweep(path: Path) -> Path:
     """Return the path of an existing file, or else of the sweep that ships as ``demo``, ``demo.toml`` or ``sweeps/demo.toml``."""
-    if path.exists() or path.is_absolute():
+    if path.is_file() or path.is_absolute():
         return path
     return shipped_sweeps().get(_name(path), path)
 
@@ -113,11 +113,9 @@ def missing_data(data: str, path: Path) -> str:
     paths = dict.fromkeys((str((path.parent / data).absolute()), str(Path(data).absolute())))
     if "://" in data or any(Path(candidate).exists() for candidate in paths):
         return ""
-    draw = f"proactive-sweep data demo {shlex.quote(data)}"
-    return (
-        f"there is no data folder {data!r} (looked for {' and '.join(paths)}); `{draw}` draws a small one,"
-        " `proactive-sweep data fetch DIR` downloads the published one"
-    )
+    draw = f"`proactive-sweep data demo {shlex.quote(data)}` draws a small one"
+    fetch = "`proactive-sweep data fetch DIR` downloads the published one"
+    return f"there is no data folder {data!r} (looked for {' and '.join(paths)}); {draw}, {fetch}"
 
 
 def require_data(data: str, path: Path) -> None:

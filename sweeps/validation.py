@@ -82,6 +82,8 @@ def describe_error(problem: ValidationError, table_type: type[BaseModel]) -> str
     message = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
     if first["type"] == "model_type":
         message = "must be a table"
+    if first["type"] == "tuple_type":
+        message = f"must be a list of tables, [[{key}]]" if key in ("model", "condition", "only") else "must be a list"
     value = f" = {repr(first['input'])[:LONGEST_VALUE]}" if not isinstance(first["input"], BaseModel) else ""
     return (f"{key}{value}: " if key else "") + message[0].lower() + message[1:]
 

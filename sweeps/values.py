@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
@@ -47,6 +48,14 @@ def read_table(name: str) -> dict[str, Any]:
 def slug(text: str, default: str = "checkpoint") -> str:
     """Return a text as a name that is safe in paths; ``default`` if nothing of it is."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).lstrip(".-_+") or default
+
+
+def host_of(address: str) -> str:
+    """Return the host that an address names; empty if it names none."""
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:  # half an IPv6 address
+        return ""
 
 
 def digest(text: str, size: int = 8) -> str:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
@@ -22,6 +21,7 @@ from sweeps.model import Endpoint
 from sweeps.registry import describe_code, judges, registry
 from sweeps.spec import ModelSpec, Sweep
 from sweeps.sweep_file import RESOLVED
+from sweeps.values import host_of
 
 THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 LOCAL_SERVICE = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?(/[\w./-]*)?")
@@ -50,18 +50,19 @@ def check_named(
     if not has_lines(sweep, pictures) and not is_named:
         unnamed.append(f"the data {redact_address(sweep.data)}")
     if unnamed:
-        raise RunFolderError(
-            f"{folder} names {', '.join(dict.fromkeys(unnamed))}, which you have not named; read its sweep, then add "
-            f"`{folder / RESOLVED}`, or your own sweep file that names them, to the command"
+        names = ", ".join(dict.fromkeys(unnamed))
+        remedy = (
+            f"read its sweep, then add `{folder / RESOLVED}`, or your own sweep file that names them, to the command"
         )
+        raise RunFolderError(f"{folder} names {names}, which you have not named; {remedy}")
 
 
 def plan_from_folder(folder: Path, sweep: Sweep) -> Plan:
     """Build the plan of a folder's sweep without a network; raises RunFolderError if its data would be downloaded."""
     if not has_lines(sweep):
+        remedy = "`plan` with your own sweep file fetches them, or add --data DIR"
         raise RunFolderError(
-            f"{folder} names the data {redact_address(sweep.data)}, which are not on this machine; `plan` with your own sweep "
-            "file fetches them, or add --data DIR"
+            f"{folder} names the data {redact_address(sweep.data)}, which are not on this machine; {remedy}"
         )
     return build_plan(sweep)
 
@@ -71,12 +72,11 @@ def check_tracking(folder: Path, uri: str) -> None:
 
     MLflow would send the user's login to that address.
     """
-    if uri != os.environ.get("MLFLOW_TRACKING_URI") and urlsplit(uri).hostname not in THIS_MACHINE:
+    if uri != os.environ.get("MLFLOW_TRACKING_URI") and host_of(uri) not in THIS_MACHINE:
         address = redact_address(uri)
-        raise RunFolderError(
-            f"{folder} names the tracking address {address}; add `--tracking-uri {address}` to send the run and your MLflow "
-            "login there, or `--tracking-uri sqlite` for a file in the folder"
-        )
+        send = f"add `--tracking-uri {address}` to send the run and your MLflow login there"
+        keep = "`--tracking-uri sqlite` for a file in the folder"
+        raise RunFolderError(f"{folder} names the tracking address {address}; {send}, or {keep}")
 
 
 def _unnamed(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str]) -> Iterator[str]:
@@ -89,10 +89,10 @@ def _unnamed(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str])
     by_user = any(override.startswith("model.requirements=") for override in typed)
     if model.requirements and not by_user and model.requirements not in {other.requirements for other in known}:
         yield f"the packages {', '.join(model.requirements)} of {model.name}"
-    if describe_code(model):
-        if TRUSTED_CODE not in typed and _same_code(model) not in map(_same_code, known):
-            yield f"the code or unsafe options of {model.name}"
-    elif not (model.source.startswith("builtin:") or _are_named_weights(model, known, typed)):
+    trusts_code = bool(describe_code(model)) and TRUSTED_CODE in typed
+    if describe_code(model) and not trusts_code and _same_code(model) not in map(_same_code, known):
+        yield f"the code or unsafe options of {model.name}"
+    elif not (trusts_code or model.source.startswith("builtin:") or _are_named_weights(model, known, typed)):
         yield f"the weights {' of '.join(filter(None, _weights(model)))}"
 
 

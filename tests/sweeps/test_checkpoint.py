@@ -119,7 +119,8 @@ def test_a_snapshot_of_the_hub_is_read_at_its_revision(tmp_path, repository):
     assert checkpoint_folder(model("org/name", revision=OLD)) == old
     assert checkpoint_folder(model("org/name", revision="refs/pr/7")) == old
     assert checkpoint_folder(model("org/name", revision="c" * 40)) is checkpoint_folder(model("org/other")) is None
-    assert checkpoint_folder(model("org/name", options={"download_dir": str(tmp_path / "no")})) is None
+    for cache in (str(tmp_path / "no"), "~nobody-here/cache"):
+        assert checkpoint_folder(model("org/name", options={"download_dir": cache})) is None
     assert limits("org/name") == ("no pictures",) and limits("org/name", revision=OLD) == ()
     assert source_fault(model("org/name")) == source_fault(model("org/other")) == ""
 

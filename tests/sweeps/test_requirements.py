@@ -16,7 +16,7 @@ REFUSED = [
     ),
     (["Ray>=2"], "must have the same version on driver and workers"),
     ([5], "string"),
-    (OTHER, "tuple"),
+    (OTHER, "must be a list"),
 ]
 
 

@@ -20,8 +20,10 @@ def test_every_shipped_sweep_has_a_name_that_loads_it_anywhere(tmp_path, monkeyp
         assert sweep == load(Path(f"sweeps/{name}.toml")) and sweep.name == name.rpartition("/")[2]
 
 
-def test_a_file_of_ones_own_comes_before_a_shipped_one(tmp_path, monkeypatch):
+def test_a_file_of_ones_own_comes_before_a_shipped_one_and_a_folder_does_not(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "paper").mkdir()
+    assert load(Path("paper")).name == "paper"
     (tmp_path / "baselines").write_text(OWN)
 
     assert load(Path("baselines")).scenarios == ("QD",)

@@ -81,13 +81,17 @@ def test_a_service_gets_a_key_only_if_it_is_openais() -> None:
     ("source", "words"),
     [
         ("nothing", "OWNER/NAME"),
-        ("http://host/v1", "http://HOST/v1#NAME"),
+        *((address, "http://HOST/v1#NAME") for address in ("http://host/v1", "http://[::1/v1#m", "http://#m")),
+        ("one.toml", r"model = .*\[\[model\]\]"),
+        ("nameless.toml", "model 1: 'name' is missing"),
         (".", "no readable config.json"),
         ("x.toml", "x.toml"),
     ],
 )
 def test_what_is_no_model_is_refused(source: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("one.toml").write_text('[model]\nname = "m"\nsource = "org/m"\n')
+    Path("nameless.toml").write_text('[[model]]\nsource = "org/m"\n')
     with pytest.raises(UserError, match=words):
         read_entries(source, Machine(), on_no_hub)
 

@@ -252,7 +252,8 @@ def test_faults_of_files_are_known_before_a_sweep_starts(tmp_path):
     assert fault(odd, backend="transformers", trust_remote_code=True) == fault(odd, backend="transformers")
     own = folder(tmp_path / "own", architectures=["OddModel"], auto_map={})
     assert fault(own, backend="transformers", trust_remote_code=True) == ""
-    assert fault(tmp_path / "gone") == f"folder {tmp_path / 'gone'} does not exist"
+    for gone in (tmp_path / "gone", "~/gone"):
+        assert fault(gone) == f"folder {gone} does not exist"
     films = folder(tmp_path / "films", architectures=["LlavaNextVideoForConditionalGeneration"])
     (tmp_path / "films/video_preprocessor_config.json").write_text("{}")
     assert bool(find_spec("torchvision")) or "it needs torchvision" in fault(films, backend="transformers")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from envs.errors import RunFolderError
 from orchestrator.cli.main import app
-from orchestrator.planning.named_by_user import check_named
+from orchestrator.planning.named_by_user import check_named, check_tracking
 from orchestrator.storage import checksums, run_folder
 from orchestrator.view.catalog import open_unread, read_episodes
 from sweeps.model import ModelSpec
@@ -94,11 +94,19 @@ def test_what_is_typed_names_exactly_that(demo_data, tmp_path, monkeypatch, fiel
         check_named(tmp_path, runs.sweep(demo_data, ["oracle"]), [entry(**fields)], typed=[typed])
 
 
-def test_code_of_another_revision_is_not_named(demo_data, tmp_path):
+@pytest.mark.parametrize(
+    ("update", "reason"),
+    [({"revision": "1" * 40}, "the code or unsafe options of m"), ({"lora": "/x"}, "the weights /x")],
+)
+def test_code_of_another_revision_or_with_another_adapter_is_not_named(demo_data, tmp_path, update, reason):
     sweep, code = runs.sweep(demo_data, ["oracle"]), entry(backend="vllm", trust_remote_code=True)
-    other = code.model_copy(update={"revision": "1" * 40})
-    with pytest.raises(RunFolderError, match="the code or unsafe options of m"):
-        check_named(tmp_path, sweep, [code], own=sweep.model_copy(update={"models": (other,)}))
+    with pytest.raises(RunFolderError, match=reason):
+        check_named(tmp_path, sweep, [code.model_copy(update=update)], own=sweep.model_copy(update={"models": (code,)}))
+
+
+def test_an_address_that_is_none_is_not_of_this_machine(tmp_path):
+    with pytest.raises(RunFolderError, match="the tracking address http"):
+        check_tracking(tmp_path, "http://[127.0.0.1")
 
 
 def test_packages_that_only_the_folder_names_are_not_installed(demo_data, tmp_path):
