@@ -18,7 +18,7 @@ __all__ = ["game", "load_data", "open_run", "run"]
 
 
 def game(scenario: str) -> Scenario:
-    """Return the rules of a scenario: ``state, turn = game("ROD").step(sample, state, reply)``. Raises KeyError."""
+    """Return the rules of a scenario: ``state, turn = game("ROD").step(sample, state, reply)``. Raises PackageError."""
     from envs import SCENARIOS
 
     return SCENARIOS[scenario]
@@ -42,6 +42,8 @@ def run(sweep: str | Path | dict[str, Any] | Sweep, **keys: Any) -> Run:
     from orchestrator import api
     from sweeps.spec import Sweep
 
+    if isinstance(sweep, Sweep) and keys:
+        raise api.SweepError(f"{', '.join(keys)} cannot change a sweep that is loaded; pass it to load_sweep instead")
     return api.run(sweep if isinstance(sweep, Sweep) else api.load_sweep(sweep, **keys))
 
 

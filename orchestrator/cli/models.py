@@ -106,10 +106,9 @@ def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: st
         say(f"{model.name}: {proofs[-1].verdict}")
     cells = ((proof.model, proof.engine, proof.verdict, proof.outcome) for proof in proofs)
     table = text_table(("model", "engine", "verdict", "outcome"), cells)
+    changed = (proof for proof in proofs if proof.changed)
     notes = (
-        f"{proof.model} differs from its certificate in {proof.folder}: {'; '.join(proof.changed)}"
-        for proof in proofs
-        if proof.changed
+        f"{proof.model} differs from its certificate in {proof.folder}: {'; '.join(proof.changed)}" for proof in changed
     )
     print_result(as_json, [proof._asdict() for proof in proofs], table, *notes)
     _exit(proof.ok for proof in proofs)
@@ -160,7 +159,7 @@ def _describe_input(address: str, model: str, sweep: Path | None, data: Path, ju
 
 def parse_address(address: str) -> tuple[str, int, str, Protocol, int]:
     """Return scenario, sample, condition, protocol and turn of ``ROD/17/hint-oeg/0``; raises UserError."""
-    parts = re.fullmatch(rf"([^/]*)/(\d+)(?:/([^/]*?)(?:-({'|'.join(Protocol)}))?)?(?:/(\d*))?", address)
+    parts = re.fullmatch(rf"([^/]*)/(\d{{1,15}})(?:/([^/]*?)(?:-({'|'.join(Protocol)}))?)?(?:/(\d{{0,15}}))?", address)
     if parts is None:
         raise UserError(f"--prompt {printable(address)} is not SCENARIO/ID[/CONDITION[/TURN]], such as ROD/17/hint/1")
     scenario, sample, condition, protocol, turn = parts.groups()

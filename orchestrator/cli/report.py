@@ -49,10 +49,9 @@ def report(
     folder, *others = folders
     if others:
         typed = shlex.join(map(str, folders))
-        raise UserError(
-            f"report shows one run; type `compare {typed}` for differences on the same samples, or"
-            f" `merge {typed} --output DIR` for one run whose report ranks all models"
-        )
+        compared = f"`compare {typed}` for differences on the same samples"
+        merged = f"`merge {typed} --output DIR` for one run whose report ranks all models"
+        raise UserError(f"report shows one run; type {compared}, or {merged}")
     if output is not None and filter_ is None:
         raise UserError("--output requires --filter PERCENT; report.html and tables/ are written into the run folder")
     if filter_ is not None:

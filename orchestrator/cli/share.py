@@ -1,5 +1,6 @@
 """``track``, ``merge``, ``export``: hand a run to MLflow, to a larger run, or to other programs."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -56,6 +57,6 @@ def export(
     """Write a run in another format."""
     from orchestrator.export import export as write
 
-    target = output or folder.with_name(f"{folder.name}-{to}")
+    target = output or Path(f"{os.path.abspath(folder)}-{to}")  # also of ``.``
     files = write(folder, to, target, data)
     print_lines([f"{pluralize(len(files), 'file')} in {target}: {list_first(files)}"])

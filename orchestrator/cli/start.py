@@ -28,6 +28,8 @@ PACKAGE = "package"
 
 def init(file: NewFile = None, source: Source = "", model: ModelSources = []) -> None:  # noqa: B006
     """Write a first sweep file, or with --model that of your models, and print what to type next."""
+    if source and model:
+        raise UserError("--from copies a sweep, and --model writes one; leave one of the two out")
     path = file or Path(PACKAGE if source == PACKAGE else "sweep.toml")
     if path.suffix != ".toml" and source != PACKAGE:
         raise UserError(f"{path} is not a sweep file name; end it with .toml")
@@ -50,9 +52,12 @@ def _write_sweep(path: Path, source: str, models: list[str]) -> None:
     if models:
         write_line(models, {}, None, path)
     else:
+        head, bracket, tables = sweeps[source].read_text(encoding="utf-8").partition("\n[")
         # without its name, so that it gets a separate output folder
-        text = re.sub(r"^name = .*\n", "", sweeps[source].read_text(encoding="utf-8"), flags=re.MULTILINE)
-        path.write_text(text.replace("run FILE", f"run {path}"), encoding="utf-8")
+        head = re.sub(r"^name = .*\n?", "", head, flags=re.MULTILINE)
+        path.write_text(
+            f"{head}{bracket}{tables}".replace("run FILE", f"run {shlex.quote(str(path))}"), encoding="utf-8"
+        )
 
 
 def _next_steps(path: Path) -> list[str]:

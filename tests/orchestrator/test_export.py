@@ -84,7 +84,8 @@ def test_another_format_is_refused_in_one_sentence_that_says_where_it_is(run, tm
     assert all(word in str(refusal.value) for word in words) and not list(tmp_path.iterdir())
 
 
-def test_the_command_says_what_it_wrote(run, tmp_path):
-    done = CliRunner().invoke(app, ["export", str(run), "--to", "csv", "--output", str(tmp_path / "x")])
+def test_the_command_says_what_it_wrote_also_of_the_working_folder(run, monkeypatch):
+    monkeypatch.chdir(run)
+    done = CliRunner().invoke(app, ["export", ".", "--to", "csv"])
 
-    assert done.exit_code == 0 and "4 files in" in done.output
+    assert done.exit_code == 0 and f"4 files in {run}-csv" in done.output

@@ -67,6 +67,8 @@ def test_mistakes_are_sentences(folder, tmp_path):
         open_run(tmp_path)
     with pytest.raises(SweepError, match="there is no model 'oracel'"):
         load_sweep({"data": "x", "models": ["oracel"]})
+    with pytest.raises(SweepError, match="selection cannot change a sweep that is loaded"):
+        proactive_sweep.run(open_run(folder).sweep, selection={"limit": 1})
 
 
 def test_moved_data_folder_is_named(folder, demo_data, tmp_path):

@@ -24,6 +24,7 @@ from orchestrator.report.tables.table import text_table
 from orchestrator.storage.run_folder import planned_cells
 from orchestrator.storage.status import write_status
 from sweeps.load import build, load
+from sweeps.sweep_file import shipped_sweeps
 from tests.orchestrator.report import runs
 
 CORE = {
@@ -101,10 +102,11 @@ def test_what_left_is_refused_with_what_to_type(typed: str) -> None:
         (("init", "x.txt"), "end it with .toml"),
         (("init", "x.toml", "--from", "baseline"), "did you mean 'baselines"),
         (("init", "README.md/x.toml"), "README.md"),
+        (("init", "x.toml", "--from", "paper", "--model", "oracle"), "leave one of the two out"),
         (("audit", "--answers", "none.jsonl"), "--answers FILE.jsonl --data DIR"),
         (("models", "check", "baselines", "paper"), "name one sweep"),
         (("models", "try", "--flip-rate", "5"), "takes one run folder"),
-        (("models", "try", "--prompt", "QD"), "SCENARIO/ID"),
+        *((("models", "try", "--prompt", address), "SCENARIO/ID") for address in ("QD", f"QD/{'9' * 5_000}")),
         (("models", "try", "--prompt", "QD/1/zero-shot-oeg", "--judge", "nobody"), "nobody"),
         (("export", "x", "--to", "csv", "--nonsense"), "No such option"),
     ],
@@ -132,6 +134,8 @@ def test_init_writes_a_sweep_that_plans_and_says_what_to_type(
     assert "is left unchanged" in call("init", "My Drive/mine.toml").stderr
     assert "data fetch data/ProactiveBench" in call("init", "paper.toml", "--from", "paper").stdout
     assert "name =" not in Path("paper.toml").read_text()
+    for number, name in enumerate(shipped_sweeps()):
+        assert call("init", f"{number}.toml", "--from", name).exit_code == 0, name
     assert call("init", "own", "--from", "package").exit_code == 0 and Path("own/README.md").is_file()
     assert "is left unchanged" in call("init", "own", "--from", "package").stderr
 
