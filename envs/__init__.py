@@ -48,8 +48,6 @@ def _load_scenario(name: str) -> Scenario:
     is_complete = all(hasattr(scenario, name) for name in ("stem", "hint", "cue"))
     has_own_file = is_complete and scenario.stem not in STEMS and Path(scenario.stem).name == scenario.stem
     if not has_own_file or getattr(scenario, "name", "") != offer.name:
-        raise PackageError(
-            f"{offer} cannot be played: its class {scenario.__name__} must have a hint, a cue, the name {offer.name!r} and a"
-            " stem, which is a file name that no other scenario has"
-        )
+        parts = f"a hint, a cue, the name {offer.name!r} and a stem, which is a file name that no other scenario has"
+        raise PackageError(f"{offer} cannot be played: its class {scenario.__name__} must have {parts}")
     return scenario()

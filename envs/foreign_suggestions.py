@@ -55,10 +55,9 @@ def replace_suggestions(sample: Sample, seed: int, source: str | None = None) ->
     everything = FOREIGN if sample.suggestion_pool is None else sample.suggestion_pool
     pool = _invalid(sample.scenario, tuple(everything.items()), source)
     if (count := len({text for texts in pool.values() for text in texts})) < len(asks):
-        raise ValueError(
-            f"random-proactive needs {len(asks)} suggestions of {source or 'other scenarios'} for {sample.scenario} "
-            f"sample {sample.id}, but only {count} mean nothing in {sample.scenario}; it takes them from the data folder"
-        )
+        needed = f"{len(asks)} suggestions of {source or 'other scenarios'} for {sample.scenario} sample {sample.id}"
+        lack = f"only {count} mean nothing in {sample.scenario}; it takes them from the data folder"
+        raise ValueError(f"random-proactive needs {needed}, but {lack}")
     rng = chance(seed, sample.scenario, sample.id, "disguise")
     remaining = {name: list(texts) for name, texts in pool.items()}
     replacements: list[str] = []
@@ -80,10 +79,8 @@ def with_swapped_pictures(samples: Sequence[Sample], pool: Sequence[Sample], see
     for sample in samples:
         own, rng = as_text(sample.answer), chance(seed, sample.scenario, sample.id, "swapped")
         if not answers - {own}:
-            raise BadData(
-                f"no picture can be swapped into {sample.scenario} sample {sample.id}, because no other sample has another "
-                "answer; leave the condition out, or play more samples"
-            )
+            reason = "because no other sample has another answer; leave the condition out, or play more samples"
+            raise BadData(f"no picture can be swapped into {sample.scenario} sample {sample.id}, {reason}")
         while as_text((other := rng.choice(pool)).answer) == own:
             pass
         game = SCENARIOS[other.scenario]

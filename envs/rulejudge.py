@@ -71,14 +71,10 @@ def judge_turn(sample: Sample, state: State, answer: str) -> str:
     asks = verbatim if any(verbatim) else [says(sentences, ask, by_idea=True) for ask in choices.asks]
     named = [says(sentences, category) for category in choices.categories]
     offered, names = suggestions(SCENARIOS[sample.scenario].offered(sample, state)), set(map(plain, sample.categories))
-    has_other = not any(asks) and (
-        any(
-            says(sentences, text, by_idea=True)
-            for text in (*offered, *accepted_answers(sample))
-            if text not in choices.asks and plain(text) not in names
-        )
-        or any(_affirms(sentences, re.compile(idea)) for idea in IDEAS.values())
-    )
+    texts = (text for text in (*offered, *accepted_answers(sample)) if plain(text) not in names)
+    others = (says(sentences, text, by_idea=True) for text in texts if text not in choices.asks)
+    ideas = (_affirms(sentences, re.compile(idea)) for idea in IDEAS.values())
+    has_other = not any(asks) and (any(others) or any(ideas))
     declines = not (has_other or any(asks) or any(named)) and any(map(DECLINES.search, sentences))
     return _write_reply(choices.lines, (*asks, has_other, declines, *named), ("no", "yes"))
 

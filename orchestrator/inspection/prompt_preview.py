@@ -93,8 +93,8 @@ def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list
     samples = load_samples(data, scenario, filtered=False, skip_bad=True)
     sample = next((sample for sample in samples if sample.id == sample_id), None)
     if sample is None:
-        ids = f"ids run from {samples[0].id} to {samples[-1].id}"
-        raise BadData(f"{scenario} has no sample with id {sample_id}; {ids}")
+        ids = [sample.id for sample in samples]
+        raise BadData(f"{scenario} has no sample with id {sample_id}; ids run from {min(ids)} to {max(ids)}")
     pool = [other for other in samples if is_evaluated(other, filtered=True)]
     return replace(sample, suggestion_pool=folder_suggestions(data)), pool
 
