@@ -23,9 +23,7 @@ from sweeps.sweep_file import require_data
 
 LISTED = 5
 """Most lines on left-out products and cells that the summary lists."""
-SweepFile = Annotated[
-    Path, typer.Argument(metavar="SWEEP", help="A sweep file, or the name of one that ships (`ls sweeps`).")
-]
+SweepFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file or shipped sweep (`ls sweeps`).")]
 Gpus = Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on this many GPUs.")]
 GpuType = Annotated[str, typer.Option(help="h200, h100, a100, l40s or b200.")]
 

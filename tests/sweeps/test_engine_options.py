@@ -50,12 +50,7 @@ def test_an_option_that_can_run_code_is_refused_by_its_key(backend: str, table: 
 
 
 def test_ordinary_options_and_every_shipped_model_pass() -> None:
-    options = {
-        "max_model_len": 4096,
-        "enforce_eager": True,
-        "load_format": "safetensors",
-        "limit_mm_per_prompt": {"image": 3},
-    }
+    options = {"max_model_len": 4096, "load_format": "safetensors", "limit_mm_per_prompt": {"image": 3}}
     (model,) = sweep(options=options, processor={"max_pixels": 9, "size": {"longest_edge": 512}}).models
 
     assert not unsafe_keys(model)

@@ -110,13 +110,7 @@ def test_judge_is_shipped_own_or_a_sentence():
 
 def test_decoding_may_follow_the_checkpoint(tmp_path):
     """As the package's ``generate`` does; old keys hold where it is not asked for."""
-    table = {
-        "data": "d",
-        "models": ["oracle"],
-        "scenarios": ["QD"],
-        "protocol": ["mcqa", "oeg"],
-        "judge": {"model": "qwen3-8b"},
-    }
+    table = {**SMALL, "protocol": ["mcqa", "oeg"], "judge": {"model": "qwen3-8b"}}
     follows = {**table, "sampling": "checkpoint", "open_ended": {"sampling": "checkpoint"}}
     follows["judge"] = {"model": "qwen3-8b", "sampling": {"checkpoint": True, "max_tokens": 16000}}
     sweep = build(follows, "x.toml")

@@ -12,11 +12,8 @@ def table(**more: object) -> dict[str, object]:
 
 
 def test_models_and_the_judge_are_pinned_and_have_other_keys() -> None:
-    own = {
-        "models": ["mine", "uniform"],
-        "model": [{"name": "mine", "source": "org/mine"}],
-        "judge": {"model": "qwen3-8b"},
-    }
+    model, judge = {"name": "mine", "source": "org/mine"}, {"model": "qwen3-8b"}
+    own = {"models": ["mine", "uniform"], "model": [model], "judge": judge}
     commits = {"mine": ONE, "qwen3-8b": TWO, "llava-1.5-7b": ONE}  # the last one is not played
     plain, pinned = (build(table(**own, protocol="oeg", **more), "s.toml") for more in ({}, {"revisions": commits}))
 

@@ -10,10 +10,7 @@ OTHER = "transformers==5.18.0"
 REFUSED = [
     (["--index-url https://evil.example"], "is no requirement such as"),
     (["./wheels/transformers.whl"], "is no requirement such as"),
-    (
-        [OTHER, "transformers @ https://evil.example/t.whl"],
-        "from an address that nobody checked; .*unsafe_options = true",
-    ),
+    ([OTHER, "transformers @ https://evil.example/t.whl"], "from an address that nobody checked; .*unsafe_options"),
     (["Ray>=2"], "must have the same version on driver and workers"),
     ([5], "string"),
     (OTHER, "must be a list"),

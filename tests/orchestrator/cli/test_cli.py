@@ -171,9 +171,8 @@ def test_the_sweep_of_a_run_folder_plans_and_resumes_that_folder(folder: Path, d
 
 
 def test_a_plan_with_a_missing_model_folder_ends_with_2(demo_data: Path, tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text(
-        f'data = "{demo_data}"\nscenarios = ["QD"]\n[[model]]\nname = "m"\nsource = "{tmp_path}/none"\n'
-    )
+    model = f'[[model]]\nname = "m"\nsource = "{tmp_path}/none"\n'
+    (tmp_path / "s.toml").write_text(f'data = "{demo_data}"\nscenarios = ["QD"]\n{model}')
     done = call("plan", tmp_path / "s.toml")
     assert f"folder {tmp_path}/none does not exist" in done.stderr
     assert done.exit_code == 2 and "10 episodes" in done.stdout

@@ -75,12 +75,10 @@ def paths(tmp_path_factory, demo_data):
     (folder / "answers.jsonl").write_text('{"scenario": "ROD", "id": 0, "answers": ["A"]}\n')
     runs.play_sweep(created["run"], sweep)
     runs.judge_answers(created["run"], sweep, build_judge({"model": "rule-judge"}, "a test"), Baseline("rule-judge"))
-    cells = [
-        {"cell": c["cell"], "planned": c["planned"], "finished": c["planned"]} for c in planned_cells(created["run"])
-    ]
-    write_status(
-        created["run"], [{**cell, "errors": 0, "state": "complete", "reason": ""} for cell in cells], finished=True
-    )
+    rows = planned_cells(created["run"])
+    cells = [{"cell": row["cell"], "planned": row["planned"], "finished": row["planned"]} for row in rows]
+    ended = {"errors": 0, "state": "complete", "reason": ""}
+    write_status(created["run"], [cell | ended for cell in cells], finished=True)
     checksums.write(created["run"] / OBSERVED_FILE, b'{"gpu": "h200", "episodes": {}}')
     others = {
         "sweep": folder / "x.toml",

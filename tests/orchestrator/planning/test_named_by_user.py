@@ -67,21 +67,9 @@ def test_this_machine_openai_and_built_in_models_need_no_option(demo_data, tmp_p
         ({"endpoint": {"base_url": "https://[::1]:80/v1", "key_env": ""}}, "", True),
         ({"endpoint": {"base_url": "http://127.0.0.1:123456/v1", "key_env": ""}}, "", False),
         ({"endpoint": {"base_url": "http://localhost", "key_env": "TOKEN"}}, "model.endpoint.key_env=TOKEN", True),
-        (
-            {"endpoint": {"base_url": "https://e.example", "key_env": ""}},
-            "model.endpoint.base_url=https://e.example",
-            True,
-        ),
-        (
-            {"endpoint": {"base_url": "https://e.example", "key_env": ""}},
-            "model.endpoint.base_url=https://e.example/x",
-            False,
-        ),
-        (
-            {"endpoint": {"base_url": "https://e.example", "key_env": "T"}},
-            "model.endpoint.base_url=https://e.example",
-            False,
-        ),
+        ({"endpoint": {"base_url": "https://e.org", "key_env": ""}}, "model.endpoint.base_url=https://e.org", True),
+        ({"endpoint": {"base_url": "https://e.org", "key_env": ""}}, "model.endpoint.base_url=https://e.org/x", False),
+        ({"endpoint": {"base_url": "https://e.org", "key_env": "T"}}, "model.endpoint.base_url=https://e.org", False),
         ({"backend": "vllm"}, "model.source=evil/model", True),
         ({"backend": "vllm"}, "model.source=evil/other", False),
         ({"backend": "vllm", "trust_remote_code": True}, "model.trust_remote_code=true", True),
@@ -113,9 +101,7 @@ def test_packages_that_only_the_folder_names_are_not_installed(demo_data, tmp_pa
     own = {"source": "builtin:embedded", "backend": "transformers"}
     sweep, model = runs.sweep(demo_data, ["oracle"]), entry(**own, requirements=["evil==1"])
 
-    with pytest.raises(
-        RunFolderError, match=r"names the packages evil==1 of m, which you have not named; .*sweep.resolved.toml"
-    ):
+    with pytest.raises(RunFolderError, match=r"names the packages evil==1 of m, .*sweep.resolved.toml"):
         check_named(tmp_path, sweep, [model], own=sweep.model_copy(update={"models": (entry(**own),)}))
     check_named(tmp_path, sweep, [model], own=sweep.model_copy(update={"models": (model,)}))
     check_named(tmp_path, sweep, [model], typed=['model.requirements=["evil==1"]'])
