@@ -2,18 +2,18 @@
 let open = -1, beside = -1;
 const POLL_MS = 2000, TYPING_MS = 250;
 
-/** Return the choice of an episode to show beside: of the same sample, by run and model. */
+/** Return the choice of an episode to show beside: of the same sample, by run and model. Its values stay valid when positions change. */
 function picker(own) {
   const select = make("select", { id: "beside" }, make("option", { value: "" }, "nothing")), groups = new Map();
   const rank = (at) => ["run", "model", "condition"].reduce((sum, part) => sum * 1000 + about.orders[part].indexOf(cellOf(at)[part]), 0);
   for (const at of neighborsOf(own).sort((a, b) => rank(a) - rank(b))) {
     const { run, model, condition } = cellOf(at), name = about.orders.run.length > 1 ? `${run}: ${model}` : model;
     if (!groups.has(name)) groups.set(name, make("optgroup", { label: name }));
-    groups.get(name).append(option(String(at), `${condition} – ${about.kinds[columns.kind[at]]}`, at === beside));
+    groups.get(name).append(option(JSON.stringify([nameOf(at), run]), `${condition} – ${about.kinds[columns.kind[at]]}`, at === beside));
   }
   select.append(...groups.values());
   select.disabled = !groups.size;
-  select.addEventListener("change", () => openEpisodes(select.value ? [own, Number(select.value)] : [own], true, "beside"));
+  select.addEventListener("change", () => openEpisodes([open, ...(select.value ? [positionOf(...JSON.parse(select.value))] : [])], true, "beside"));
   return make("label", {}, "Beside", select);
 }
 

@@ -104,6 +104,25 @@ def test_the_page_follows_a_run_that_grows(browser, demo_data, tmp_path):
         browser.get("about:blank")
 
 
+def test_a_choice_beside_holds_after_another_run_has_grown(browser, demo_data, tmp_path):
+    folders = {name: tmp_path / name for name in ("a", "b")}
+    wanted = sweep(demo_data, ["uniform"], ["zero-shot", "hint"], scenarios=["ROD"])
+    play_sweep(folders["a"], wanted, only=3)
+    play_sweep(folders["b"], wanted)
+    with served(folders) as address:
+        browser.get(f"{address}#episode=uniform/ROD/zero-shot/mcqa/3&episode_run=b")
+        wait_for(browser, "document.querySelector('#beside')")
+        key = text(browser, ".ep-key")
+        play_sweep(folders["a"], wanted)
+        wait_for(browser, "document.querySelector('#progress').textContent === ''")
+        select = Select(browser.find_element(By.ID, "beside"))
+        select.select_by_index(max(n for n, o in enumerate(select.options) if o.text.startswith("hint")))
+        wait_for(browser, "document.querySelectorAll('.lane').length === 2")
+        assert text(browser, ".ep-key") == key
+        assert "beside=uniform/ROD/hint/mcqa/3&beside_run=b" in browser.current_url
+        browser.get("about:blank")
+
+
 def test_a_phone_has_no_sideways_scrolling(open_page):
     browser = open_page()
     size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
