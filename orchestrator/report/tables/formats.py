@@ -76,7 +76,7 @@ def show(*tables_and_lines: Table | str) -> None:
 _COMMANDS = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-    '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
+    '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}", "–": r"\textendash{}",
 }  # fmt: skip
 """Character -> the command that prints it."""
 
@@ -101,8 +101,8 @@ def latex(table: Table) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Return the text as LaTeX prints it, on one line; characters without a glyph become ``?``."""
-    escaped = "".join(_COMMANDS.get(c, c) if ord(c) < 128 or c.isalpha() else "?" for c in one_line(text))
+    """Return the text as LaTeX prints it, on one line; of other characters than ASCII, only letters and the dash are kept."""
+    escaped = "".join(_COMMANDS.get(c, c if ord(c) < 128 or c.isalpha() else "?") for c in one_line(text))
     return re.sub(r"-(?=-)", "-{}", escaped)  # two dashes would become a long one
 
 

@@ -47,7 +47,7 @@ def test_every_character_of_markup_prints_as_itself():
         r"\textbackslash{}\{\}\$\&\#\_\%\textasciicircum{}\textasciitilde{}\textless{}\textgreater{}\textbar{}\textquotedbl{}"
         r"\textasciigrave{}\textquotesingle{}"
     )
-    assert escape_latex("\u00fc\u2192") == "\u00fc?"
+    assert escape_latex("\u00fc\u2192") == "\u00fc?" and escape_latex("1\u20132") == r"1\textendash{}2"
     assert escape_markdown("&<>\\`*_[]#!|~@$ http://www.x :") == (
         r"&amp;&lt;&gt;\\\`\*\_\[\]\#\!\|\~\@\$ http\://www\.x :"
     )
