@@ -175,8 +175,8 @@ def replay_episode(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[d
         return questions, OPEN[row["protocol"]]
     if sample is None:
         return {}, f"{NOT_SHOWN}: the data folder does not hold this sample as it was played"
-    if condition is None:
-        return {}, f"{NOT_SHOWN}: the sweep has no condition {row['condition']}"
+    if condition is None or row["protocol"] not in [*Protocol]:
+        return {}, f"{NOT_SHOWN}: the sweep plays no {row['condition']} ({row['protocol']})"
     replayed = _replay(apply_condition(sample, condition, run_data.sweep.seed), condition, row, turns)
     is_equal = len(replayed) == len(turns)
     return (replayed, "") if is_equal else ({}, f"{NOT_SHOWN}: playing the stored replies again gives other readings")

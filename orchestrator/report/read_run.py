@@ -18,10 +18,11 @@ from orchestrator.report.scores.precision_stops import describe_stops
 from orchestrator.storage.control_log import read_control_state
 from orchestrator.storage.episode_store import episodes, filter_planned, turns
 from orchestrator.storage.reused import sentences
-from orchestrator.storage.run_folder import planned_cells, planned_keys, read_bad_lines, stored_sweep
+from orchestrator.storage.run_folder import PLAN, planned_cells, planned_keys, read_bad_lines, stored_sweep
 from orchestrator.storage.status import find_faults
+from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError, limited_products
-from sweeps.spec import Sweep
+from sweeps.spec import Protocol, Sweep
 
 
 def read_run(
@@ -38,7 +39,8 @@ def read_run(
     Raises:
         RunFolderError: The folder is no run, ``judge`` matches no judge, or the samples for ``cluster`` are missing.
     """
-    sweep, planned = stored_sweep(folder), _planned_frame(folder)
+    sweep = stored_sweep(folder)
+    planned = _planned_frame(folder, sweep)
     cells = planned.lazy().select("cell")
     stored = episodes(folder).join(cells, on="cell", how="semi", maintain_order="left").collect()
     sweep_with_data = sweep if data is None else sweep.model_copy(update={"data": str(data)})
@@ -88,11 +90,17 @@ def _unfinished_notes(folder: Path, sweep: Sweep, planned: pl.DataFrame, stored:
             yield str(problem)
 
 
-def _planned_frame(folder: Path) -> pl.DataFrame:
-    cells = planned_cells(folder)
-    names = [*PLANNED_COLUMNS, *(["full"] if any("full" in cell for cell in cells) else [])]
+def _planned_frame(folder: Path, sweep: Sweep) -> pl.DataFrame:
+    """Return the planned cells; raises RunFolderError if the sweep has no such condition or protocol."""
+    cells, names = planned_cells(folder), {*CONDITIONS}
+    names.update(condition.name for condition in (*sweep.conditions, *sweep.replicated_conditions))
+    if unknown := [row["cell"] for row in cells if row["condition"] not in names or row["protocol"] not in [*Protocol]]:
+        raise RunFolderError(
+            f"{folder / PLAN} plans {unknown[0]}, which its sweep does not; rerun the same `run` command with --update"
+        )
+    columns = [*PLANNED_COLUMNS, *(["full"] if any("full" in cell for cell in cells) else [])]
     rows = [{"full": cell["planned"], **cell} for cell in cells]
-    return pl.DataFrame(rows, schema={name: pl.Int64 if name in ("planned", "full") else pl.String for name in names})
+    return pl.DataFrame(rows, schema={name: pl.Int64 if name in ("planned", "full") else pl.String for name in columns})
 
 
 def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, list[str]]:

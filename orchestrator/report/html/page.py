@@ -83,10 +83,11 @@ def list_problems(run_data: RunData) -> list[str]:
 
 
 def _data(run_data: RunData) -> str:
-    foreign, subset = foreign_scenarios(run_data), subset_scenarios(run_data)
+    foreign, protocols = foreign_scenarios(run_data), run_data.sweep.protocols
+    subset = {name for protocol in protocols for name in subset_scenarios(run_data, protocol)}
     samples = run_data.rows.group_by("scenario").agg(pl.col("planned").max())["planned"].sum()
     kinds = list(dict.fromkeys(foreign.values())) or ["ids and numbers are those of the published benchmark"]
-    filtered = "the paper's filter" if run_data.sweep.selection.filtered else "unfiltered"
+    filtered = "the paper's filter" if run_data.sweep.selection_for(protocols[0]).filtered else "unfiltered"
     text = f"{pluralize(int(samples), 'sample')}, {filtered}; {'; '.join(kinds[:2])}"
     part = f"; a subset in {_join_names(in_paper_order(subset), 7)}" if subset and not foreign else ""
     return visible(text + part, 600)
@@ -101,8 +102,8 @@ def _judge(run_data: RunData) -> str:
 
 
 def _program(status: dict[str, Any]) -> str:
-    packages, named = status.get("packages") or {}, ("proactive-sweep", "vllm", "transformers", "ray")
-    versions = [f"{name} {packages[name]}" for name in named if name in packages]
+    packages, named = status.get("packages"), ("proactive-sweep", "vllm", "transformers", "ray")
+    versions = [f"{name} {packages[name]}" for name in named if name in packages] if isinstance(packages, dict) else []
     commit = [f"commit {str(status['commit'])[:12]}"] if status.get("commit") else []
     return visible(", ".join([*versions, *commit]) or "not recorded yet")
 

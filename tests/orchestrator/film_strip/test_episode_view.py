@@ -49,3 +49,5 @@ def test_open_questions_follow_the_stored_frames(run_data):
     assert (questions[0].answer, questions[0].asks, questions[0].said) == (-1, (), ())
     assert list(replay_episode(run_data, {**row, "protocol": "oeg"}, turns[:1] * 2)[0]) == [0]
     assert replay_episode(run_data, row, [turns[1]])[0] == {}
+    questions, reason = replay_episode(run_data, {**row, "protocol": "another"}, turns)
+    assert questions == {} and "zero-shot (another)" in reason

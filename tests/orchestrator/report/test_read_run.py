@@ -1,12 +1,16 @@
 """What reading a run says and leaves out: notes, clusters, and the last turns of episodes."""
 
 import dataclasses
+import json
+import shutil
 
 import pytest
 
 from actors.playing.records import EpisodeBatch
+from envs.errors import RunFolderError
 from envs.types import Ending
 from orchestrator.report.read_run import read_run
+from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import EpisodeStore
 from tests.orchestrator.blocks import columns, episode, turn
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
@@ -18,6 +22,16 @@ def test_data_that_are_absent_or_other_are_noted(run, tmp_path):
     assert note.startswith("the data folder is not available (")
     data = read_run(run, strict=True, cluster="object")
     assert data.strict and data.cluster == "object" and data.data is None
+
+
+@pytest.mark.parametrize("name", ["condition", "protocol"])
+def test_a_plan_that_is_not_of_its_sweep_is_refused(run, tmp_path, name):
+    folder = shutil.copytree(run, tmp_path / "run")
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["cells"][0][name] = "own"
+    checksums.write(folder / "plan.json", json.dumps(plan).encode())
+    with pytest.raises(RunFolderError, match=r"plan\.json plans .* --update"):
+        read_run(folder)
 
 
 MOVES = {0: ["left", "zoom", "up", "down"], 1: ["right", "right"], 2: [None]}

@@ -9,10 +9,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from orchestrator.report.html.page import build_page, write_page
+from orchestrator.report.html.page import build_page, list_facts, write_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.answer import answer_sentences
-from tests.orchestrator.report.runs import play_sweep, sweep
+from orchestrator.storage import checksums
+from tests.orchestrator.report.runs import play_sweep, sweep, write_published_run
 from tests.orchestrator.view.hostile_run import HostileModel, hostile_run
 
 
@@ -46,6 +47,14 @@ def html(run_data):
 def test_the_same_folder_gives_the_same_bytes(folder, html):
     assert write_page(read_run(folder)).read_text("utf-8") == html
     assert not list(folder.glob("*.tmp"))
+
+
+def test_facts_of_open_ended_runs_and_of_edited_folders(tmp_path):
+    folder = write_published_run(tmp_path / "run", ["llava-ov-7b"], ("zero-shot",), most=4, protocol="oeg")
+    assert "a subset in ROD" in list_facts(read_run(folder))["Data"]
+    before = list_facts(read_run(folder))["Program"]
+    checksums.write(folder / "status.json", b'{"cells": [], "packages": ["ray"]}')
+    assert list_facts(read_run(folder))["Program"] == before
 
 
 def test_policy_allows_only_the_pages_own_style(html):
