@@ -4,7 +4,7 @@ A game goes on only after a suggestion, so an episode with a suggestion began wi
 """
 
 import shlex
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -134,13 +134,13 @@ def unreadable_lines(rows: pl.DataFrame, folder: Path, left_out: Container[str] 
             yield (
                 f"{model}: in {pluralize(part.height, 'cell')} more than {MOST_LOST:.0f}% of the replies are unreadable, "
                 f"empty, cut off or errors; in {row['scenario']}, {row['condition']} {row['lost']:,} of {row['finished']:,}"
-                f"{_quote_reply(folder, part['cell'].to_list())}. See them: proactive-sweep view {shlex.quote(str(folder))}"
+                f"{_quote_reply(folder, row['cell'])}. See them: proactive-sweep view {shlex.quote(str(folder))}"
             )
 
 
-def _quote_reply(folder: Path, cells: Sequence[str]) -> str:
-    """Return one unreadable reply of these cells, or else an error, and what to set if the reply holds thoughts."""
-    own = pl.col("key").str.replace(r"/[^/]*$", "").is_in(cells)
+def _quote_reply(folder: Path, cell: str) -> str:
+    """Return one unreadable reply of a cell, or else an error, and what to set if the reply holds thoughts."""
+    own = pl.col("key").str.replace(r"/[^/]*$", "") == cell
     unparsable = turns(folder).filter(own, pl.col("reply") != "", pl.col("action") == Action.UNPARSABLE)
     texts = unparsable.sort("key", "turn").select("reply").head(1).collect()["reply"].to_list()
     errors = episodes(folder).filter(own, pl.col("error").is_not_null()).sort("key").select("error").head(1)

@@ -124,12 +124,13 @@ def error_notes(rows: pl.DataFrame) -> Iterator[str]:
     """Yield notes that name the cells with unanswered episodes and with episodes that a limit cut short."""
     meanings = {name: f"{reason}, and counted as not right" for name, reason in CUT_SHORT_REASONS.items()}
     meanings["errors"] = "without an answer, left out of all measures"
+    columns = ["model", "scenario", *["condition"] * (rows["condition"].n_unique() > 1)]
     for mark, column in MARKS.items():
         names = []
         for row in rows.filter(pl.col(column) > 0).iter_rows(named=True):
             is_bounded = column in CUT_SHORT and row["acc_bound"] is not None
             bound = f" (acc at most {row['acc_bound']:.1f})" if is_bounded else ""
-            names.append(f"{row['model']}/{row['scenario']} {row[column]:,}{bound}")
+            names.append(f"{'/'.join(row[name] for name in columns)} {row[column]:,}{bound}")
         if names:
             yield f"{mark} {meanings[column]}: {list_first(names)}"
 

@@ -81,12 +81,16 @@ def test_cells_with_many_unreadable_replies_are_named_with_one_reply(tmp_path):
         for row in rows
     ]
     columns = {"episodes": rows, "turns": turns}
+    failed = [episode(n, "llava-ov-7b/QD/hint", ERRORS[0], turns=0, error="no picture") for n in range(10)]
+    columns["episodes"] = [*rows, *failed]
     block = {name: {key: [row[key] for row in part] for key in part[0]} for name, part in columns.items()}
     store = EpisodeStore(tmp_path / "my run")
-    store.append(EpisodeBatch(list(range(10)), **block))
+    store.append(EpisodeBatch(list(range(20)), **block))
     store.close()
     (line,) = unreadable_lines(score_rows(rows), tmp_path / "my run")
+    (worse,) = unreadable_lines(score_rows([*rows, *failed]), tmp_path / "my run")
 
+    assert "2 cells" in worse and "hint 10 of 10" in worse and '"no picture"' in worse, "of the cell that is named"
     assert "3 of 10" in line and '"I cannot say."' in line and line.endswith(f"view '{tmp_path}/my run'")
     assert not list(unreadable_lines(score_rows(rows[2:]), tmp_path / "my run")), "one of eight is few"
     assert not list(unreadable_lines(score_rows(rows), tmp_path / "my run", {"llava-ov-7b"}))

@@ -3,6 +3,7 @@
 import polars as pl
 
 from envs.samples import paper_ids
+from envs.types import Ending
 from orchestrator.report.tables import paper_tables
 from orchestrator.report.tables.paper_tables import result_tables
 from sweeps.protocol import HEADLINE
@@ -59,8 +60,10 @@ def cell(name, right, n=4):
 def test_solved_examples_stand_beside_zero_shot_over_their_scenarios(run_data):
     names = ("ROD/zero-shot", "QD/zero-shot", "ROD/icl-1", "MVP-N/icl-1")
     rows = [row for name, right in zip(names, (1, 4, 2, 3), strict=True) for row in cell(f"m/{name}", right)]
-    run = replace_episodes(run_data, [*rows, *cell("n/QD/zero-shot", 2), *cell("m/ROD/reference", 4)])
+    refused = episode(4, "m/ROD/icl-1", Ending.REFUSED, turns=0)
+    run = replace_episodes(run_data, [*rows, *cell("n/QD/zero-shot", 2), *cell("m/ROD/reference", 4), refused])
     table = paper_tables.conditions_table(run)
 
+    assert "m/ROD/icl-1 1" in table.notes[-1], "a table of several conditions names them"
     assert [column.name for column in table.columns] == ["model", "zero-shot", "zero-shot (ROD, MVP-N)", "icl-1"]
     assert texts(table) == [["m", "62.5 / 1.0", "25.0 / 1.0", "62.5 / 1.0"], ["n", "50.0 / 1.0", "-", "-"]]
