@@ -148,6 +148,5 @@ def describe_differences(runs: Mapping[str, RunData]) -> list[str]:
     for name, run in others:
         before, after = run_folder.settings(base.sweep), run_folder.settings(run.sweep)
         changed = run_folder.differences(before, after, f" in {first}, ", ": ")
-        same = f"{first} and {name} are of the same configuration"
-        lines += [f"{line} in {name}" for line in changed] or [same]
+        lines += [f"{line} in {name}" for line in changed] or [f"{first} and {name} are of the same configuration"]
     return lines

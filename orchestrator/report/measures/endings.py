@@ -117,7 +117,6 @@ def kind_of_ending() -> pl.Expr:
 
 
 # -- the lenient reading -------------------------------------------------------------------------------------------------
-@cached_per_run
 def lenient_readings(run_data: RunData) -> pl.DataFrame:
     """Return one row per episode that ended with an unparsable reply, read again leniently: key, cell, letter, would.
 

@@ -54,21 +54,16 @@ def equality_margin(sweep: Sweep) -> float:
 
 @cached_per_run
 def comparisons(run_data: RunData) -> Comparisons:
-    """Compare conditions and models, and correct all their p."""
-    conditions, averages = compare(condition_pairs(run_data), CELL, equality_margin(run_data.sweep))
+    """Compare every other condition with zero-shot and every two models, and correct all their p."""
+    scored = outcomes(run_data)
+    base = scored.filter(condition=ZERO_SHOT).drop("condition", "cluster")
+    pairs = scored.filter(pl.col("condition") != ZERO_SHOT).join(base, on=["model", *SAMPLE_COLUMNS], suffix="_other")
+    conditions, averages = compare(tally_pairs(pairs.lazy(), CELL), CELL, equality_margin(run_data.sweep))
     primary = pl.when(pl.col("condition") == primary_condition(run_data.sweep)).then(pl.lit("primary"))
     averages = averages.with_columns(primary.otherwise(pl.lit("exploratory")).alias("endpoint"))
     frames = [conditions, averages, *compare_models(run_data)]
     tested = set(run_data.models_or_baselines(run_data.planned)["model"])
     return Comparisons(*correct_together(frames, tested, count_tests(run_data)))
-
-
-def condition_pairs(run_data: RunData) -> pl.DataFrame:
-    """Return tallied pairs of every other condition with zero-shot (``tally_pairs``)."""
-    scored = outcomes(run_data)
-    base = scored.filter(condition=ZERO_SHOT).drop("condition", "cluster")
-    pairs = scored.filter(pl.col("condition") != ZERO_SHOT).join(base, on=["model", *SAMPLE_COLUMNS], suffix="_other")
-    return tally_pairs(pairs.lazy(), CELL)
 
 
 @cached_per_run

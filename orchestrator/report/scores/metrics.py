@@ -128,8 +128,7 @@ def missing_episodes(columns: Container[str]) -> pl.Expr:
 def result_docs() -> Iterator[ColumnDoc]:
     """Yield the columns of ``results.parquet`` with their meanings."""
     planned = pl.DataFrame([("oeg",) * 5 + (0,)], schema=PLANNED_COLUMNS, orient="row")
-    resources = (pl.lit(None, pl.Float64).alias(name) for name in RESOURCE_COLUMNS)
-    rows = score(pl.LazyFrame(schema=EPISODES), planned).with_columns(resources)
+    rows = score(pl.LazyFrame(schema=EPISODES), planned).with_columns(gpu_hours=pl.lit(None, pl.Float64))
     ends = {"_low": ", lower end of the interval", "_high": ", upper end of the interval"}
     for name, kind in move_answers_last(rows).schema.items():
         end = next((end for end in ends if name.endswith(end)), "")

@@ -99,6 +99,6 @@ def describe_stops(rule: Precision | None, planned: pl.DataFrame, unplanned: int
             " whole set of samples; those of shares of answers, of budgets and of paired tests assume a fixed number of samples"
         )
     if unplanned:
-        kind = "after a stop or of an earlier configuration" if stopped else "of an earlier configuration"
-        notes.append(f"{unplanned:,} episodes {kind} are left out")
+        after = "after a stop or " if stopped else ""
+        notes.append(f"left out: {pluralize(unplanned, 'episode')} {after}of an earlier configuration")
     return notes

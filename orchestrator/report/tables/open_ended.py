@@ -37,14 +37,12 @@ def open_ended_table(run_data: RunData) -> Table:
 
 
 def open_ended_averages(run_data: RunData) -> pl.DataFrame:
-    """Return a row per model, condition and protocol ``oeg``: unweighted means over scenarios of each bit, with 95% intervals.
+    """Return a row per model and condition with open-ended answers: unweighted means over scenarios of each bit, and intervals.
 
     Columns: model, condition, protocol; category, suggestion, aggregate in percent of the judged, each with ``_low``
-    and ``_high`` (each scenario a stratum); scenarios, complete, all_seven (``average_over_scenarios``).
+    and ``_high`` (95%, each scenario a stratum); scenarios, complete, all_seven (``average_over_scenarios``).
     """
     rows = run_data.rows.filter(protocol="oeg")
-    if rows.is_empty():
-        return pl.DataFrame(schema={**dict.fromkeys(GROUP, pl.String), **dict.fromkeys(INTERVALS, pl.Float64)})
     means = average_over_scenarios(rows).drop("acc", "ps")
     means = means.join(rows.group_by(GROUP).agg(pl.col(BITS).mean()), on=list(GROUP), how="left")
     averages = _averages(corrected_shares(run_data))

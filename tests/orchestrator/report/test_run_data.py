@@ -27,7 +27,7 @@ def test_episodes_of_an_earlier_configuration_are_left_out(demo_data, tmp_path):
 
     assert exact.episodes.height == 28
     assert exact.rows.equals(pl.read_parquet(folder / "results.parquet"))
-    assert "episodes of an earlier configuration are left out" in exact.notes[-1]
+    assert "70 episodes of an earlier configuration" in exact.notes[-1]
     assert blind.episodes.equals(exact.episodes), "the run folder itself says what belongs"
     (folder / KEYS).unlink()
     blind = read_run(folder, data=tmp_path / "gone")

@@ -15,9 +15,7 @@ def test_episode_alone_at_two_deaths_is_given_up():
 
     assert schedule.on_begin() == [Start(1, "m", Place("node-0"))]
     assert schedule.on_ready(1) == [Lease(1, 1, (5,))]
-    assert schedule.on_death(1, "a first time") == [Start(2, "m", Place("node-0"))], (
-        "workers also die for other reasons"
-    )
+    assert schedule.on_death(1, "perhaps for another reason") == [Start(2, "m", Place("node-0"))]
     assert schedule.groups["m"].queued_count == 1
     assert schedule.on_ready(2) == [Lease(2, 2, (5,))]
     assert schedule.on_death(2, "a second time") == [GiveUp((5,), "a second time", "m")]

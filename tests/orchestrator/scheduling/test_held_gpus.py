@@ -75,19 +75,15 @@ def test_cluster_without_gpus_waits_for_its_first_node():
     assert scheduler.on_begin() == []
     assert scheduler.describe_wait(scheduler.groups["m"]) == "waits up to 2 h for a node with 4 GPUs; there is none"
     assert scheduler.on_tick(1.9 * HOUR) == []
-    assert scheduler.on_nodes(build_nodes(8), 8, 1.9 * HOUR) == [
-        Start(1, "m", Place("node-0")),
-        Start(2, "m", Place("node-0")),
-    ]
+    assert [start.group for start in scheduler.on_nodes(build_nodes(8), 8, 1.9 * HOUR)] == ["m", "m"]
 
 
 def test_wide_model_waits_for_a_wide_node_while_the_others_play():
     work = {"wide": range(9), "m": range(9)}
     scheduler = Scheduler(work, {"wide": Demand(0, 8), "m": FOUR}, 8, 4, build_nodes(4), wait=HOUR)
     assert [command.group for command in scheduler.on_begin()] == ["m"]
-    assert (
-        scheduler.describe_wait(scheduler.groups["wide"]) == "waits up to 1 h for a node with 8 GPUs; the widest has 4"
-    )
+    reason = scheduler.describe_wait(scheduler.groups["wide"])
+    assert reason == "waits up to 1 h for a node with 8 GPUs; the widest has 4"
 
 
 def test_gpus_that_others_take_and_free_do_not_restart_the_wait():

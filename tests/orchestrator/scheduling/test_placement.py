@@ -62,9 +62,7 @@ def schedule_with_judge(writes, others: Demand = WRITER, **options) -> Scheduler
 
 def test_judge_without_answers_stays_while_answers_are_written():
     schedule = schedule_with_judge([0, 1])
-    assert schedule.on_answers("judge", [9]) == [Start(2, "judge", Place("node-0"))], (
-        "beside the model: it need not wait"
-    )
+    assert schedule.on_answers("judge", [9]) == [Start(2, "judge", Place("node-0"))], "beside the model"
     assert schedule.on_ready(2) == [lease(3, 2, 9)]
     assert schedule.on_delivery(2, 3, [9]) == schedule.on_lease_end(2, 3) == []
 
@@ -111,11 +109,6 @@ def test_narrow_workers_take_no_lease_while_wide_model_needs_room():
 def test_starting_workers_without_work_are_stopped():
     work = {"m": (range(3), Demand(0, 1, concurrency=3)), "o": ([7], Demand(0, 1))}
     schedule = build_schedule(work, 3)
-    assert schedule.on_begin() == [
-        Start(1, "m", Place("node-0")),
-        Start(2, "m", Place("node-0")),
-        Start(3, "o", Place("node-0")),
-    ]
-
+    assert [start.group for start in schedule.on_begin()] == ["m", "m", "o"]
     assert schedule.on_ready(1) == [lease(1, 1, 0, 1), lease(2, 1, 2), Stop(2)]
     assert list(schedule.slots) == [1, 3] and schedule.nodes.free == {"node-0": 1}
