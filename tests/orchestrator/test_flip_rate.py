@@ -104,10 +104,8 @@ def test_planted_flips_are_counted_where_both_sides_start_from_the_same_state(or
 
 
 def test_rates_of_an_earlier_version_are_read_and_damaged_files_are_not(tmp_path):
-    for share, text in {
-        "a": "setting,model,episodes,verdict_high,correct_high\nbatch-1,m,4,1.0,2.5\n",
-        "b": "\0",
-    }.items():
+    earlier = "setting,model,episodes,verdict_high,correct_high\nbatch-1,m,4,1.0,2.5\n"
+    for share, text in (("a", earlier), ("b", "\0")):
         (tmp_path / "flip-rate" / share).mkdir(parents=True)
         (tmp_path / "flip-rate" / share / "rates.csv").write_text(text)
 

@@ -67,19 +67,14 @@ def test_stops_do_not_depend_on_arrival_order(rule):
 def test_missing_episode_delays_only_its_own_unit():
     plan = small_plan(SIZES, half_width=6)
     expected = feed_answers(plan, range(plan.total)).stops()
-    late = next(o for o in range(plan.total) if plan.cells[plan.task(o)[0]].scenario == "QD" and _rank(plan, o) == 0)
+    late_index, late_cell = next((n, cell) for n, cell in enumerate(plan.cells) if cell.scenario == "QD")
+    late = plan.offsets[late_index] + plan.ranks["QD"].index(0)
     actual = feed_answers(plan, [o for o in range(plan.total) if o != late]).stops()
 
-    late_cell = plan.cells[plan.task(late)[0]]
     same = {
         n for n, cell in enumerate(plan.cells) if (cell.model, cell.condition) == (late_cell.model, late_cell.condition)
     }
     assert actual == {index: n for index, n in expected.items() if index not in same}
-
-
-def _rank(plan, ordinal):
-    index, _ = plan.task(ordinal)
-    return plan.ranks[plan.cells[index].scenario][ordinal - plan.offsets[index]]
 
 
 def test_all_models_play_same_samples_first_and_scenarios_rotate():

@@ -43,10 +43,8 @@ def test_turn_judge_stands_in_its_eighth_of_gpus(gpus, serves):
     spec = sweep("internvl3-8b", protocol="oeg-multi")
     demand = demands(spec, 32, gpus)["judge:qwen3-8b"]
 
-    assert shares(spec, gpus) == {"models": gpus - serves} and (demand.standing_replicas, demand.after_writers) == (
-        serves,
-        False,
-    )
+    assert shares(spec, gpus) == {"models": gpus - serves}
+    assert demand.standing_replicas == serves and not demand.after_writers
     assert demands(spec, 32, gpus)["internvl3-8b"].judge == "judge:qwen3-8b"
     few = sweep("internvl3-8b", protocol="oeg-multi", judge={"model": "qwen3-8b", "replicas": 1})
     assert demands(few, 32, 64)["judge:qwen3-8b"].standing_replicas == 1

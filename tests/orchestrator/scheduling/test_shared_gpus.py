@@ -24,15 +24,10 @@ def test_part_goes_to_fullest_shared_gpu_before_free_one():
 
     assert nodes.free == {"a": 0, "b": 1}
     assert nodes.tightest_fit(0.25) == Place("b", 8) and nodes.tightest_fit(0.5) == Place("a", 7)
-    assert (
-        nodes.tightest_fit(0.5, without={"a"}) == Place("b")
-        and nodes.tightest_fit(1) == Place("b")
-        and nodes.tightest_fit(2) is None
-    )
+    assert nodes.tightest_fit(0.5, without={"a"}) == nodes.tightest_fit(1) == Place("b")
+    assert nodes.tightest_fit(2) is None
     nodes.take(Place("a", 7), -0.5)
-    assert nodes.free == {"a": 1, "b": 1} and list(nodes.shared) == [8], (
-        "what nobody holds a part of is a whole one again"
-    )
+    assert nodes.free == {"a": 1, "b": 1} and list(nodes.shared) == [8], "without a worker it is a whole one again"
 
 
 def held_gpus(schedule: Scheduler) -> dict[object, Fraction]:
