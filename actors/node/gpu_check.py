@@ -5,6 +5,7 @@ check waits until their memory is free, and names the processes that still hold 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from math import ceil
 from time import monotonic, sleep
 from typing import NamedTuple
 
@@ -34,8 +35,8 @@ class GpuRequest(NamedTuple):
     """Bytes that must be free, if more than ``share``."""
 
     def needs(self, device: Device) -> int:
-        """Return the bytes that must be free on a device, at most its total."""
-        return min(device.total, max(int(self.share * device.total), self.size))
+        """Return the bytes that must be free on a device."""
+        return max(int(self.share * device.total), self.size)
 
 
 def check_gpus(
@@ -104,12 +105,12 @@ def _find_devices(request: GpuRequest, ids: Sequence[str], devices: Sequence[Dev
 
 
 def _check_part(request: GpuRequest, device: Device) -> None:
-    """Raise GpuUnavailable if a model needs more memory than its share of a GPU has."""
-    part = int(request.gpus * device.total)
-    if request.gpus < 1 and request.needs(device) > part:
+    """Raise GpuUnavailable if a model needs more memory than a GPU, or its share of one, has."""
+    needs, part = request.needs(device), int(min(1, request.gpus) * device.total)
+    if needs > part:
         raise GpuUnavailable(
-            f"{request.model} needs {_format_gib(request.needs(device))} GiB, and {request.gpus:g} of GPU {device.index} is"
-            f" {_format_gib(part)} GiB; write gpus = 1"
+            f"{request.model} needs {_format_gib(needs)} GiB, and {min(1, request.gpus):g} of GPU {device.index} is"
+            f" {_format_gib(part)} GiB; write gpus = {ceil(needs * max(1, request.gpus) / device.total)}"
         )
 
 

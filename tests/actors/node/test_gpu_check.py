@@ -59,3 +59,10 @@ def test_two_engines_that_share_a_gpu_each_need_their_part_of_its_memory():
         check_lines(half, [0], "0", [[device(free=14 * GIB)]], timeout=0)
     with pytest.raises(GpuUnavailable, match=r"asked for 0\.5 GPUs and Ray gave 2"):
         check_lines(half, [0, 1], "0,1", [[device()]])
+
+
+@pytest.mark.parametrize(("gpus", "size", "wanted"), [(1, 200, 2), (2, 150, 3), (0.5, 100, 1), (0.5, 200, 2)])
+def test_weights_beyond_a_gpu_are_refused_at_once_with_the_number_that_holds_them(gpus, size, wanted):
+    request = GpuRequest("big", gpus, size=size * GIB)
+    with pytest.raises(GpuUnavailable, match=f"big needs {size}.* GiB, and .*; write gpus = {wanted}$"):
+        check_lines(request, range(max(1, int(gpus))), "0,1" if gpus == 2 else "0", [[device("0"), device("1")]])
