@@ -15,8 +15,9 @@ from sweeps.spec import ModelSpec
 def load_network(model: ModelSpec, device: str, source: Mapping[str, Any]) -> Any:
     """Return the network of a model; with the option ``device_map = "meta"``, no weights are read or needed on this disk."""
     config = AutoConfig.from_pretrained(model.source, **source)
-    reads_pictures = type(config) in AutoModelForImageTextToText._model_mapping
-    family = AutoModelForImageTextToText if reads_pictures else AutoModelForCausalLM
+    family: Any = AutoModelForImageTextToText
+    if type(config) not in family._model_mapping and family.__name__ not in getattr(config, "auto_map", {}):
+        family = AutoModelForCausalLM  # neither transformers nor its own code has a class that reads pictures
     options = {name: value for name, value in model.options.items() if name != "batch"}
     if options.get("device_map") == "meta":
         return _without_weights(model, family, config, source)

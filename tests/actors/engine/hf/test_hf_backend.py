@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import threading
 import weakref
 from collections.abc import Iterator
@@ -33,6 +34,12 @@ from tests.actors.asking import make_request, paint_pictures, user
 from tests.actors.tiny import checkpoint
 
 QUESTIONS = ["What is this?", "Which of these is it? A. Fork. B. Banana. C. I cannot tell.", "Colour?", "A " * 60]
+OWN_CODE = """from transformers import Idefics3Config, Idefics3ForConditionalGeneration
+class OwnConfig(Idefics3Config):
+    model_type = "own"
+class OwnModel(Idefics3ForConditionalGeneration):
+    config_class = OwnConfig
+"""
 
 
 @pytest.fixture(scope="module")
@@ -250,3 +257,15 @@ def test_penalty_counts_every_token_of_a_reply_without_its_prompt() -> None:
     for length in range(1, 9):
         scores = penalty(torch.arange(length)[None], torch.ones(1, 9))
         assert scores[0].tolist() == [0.5] * length + [1.0] * (9 - length)
+
+
+def test_model_with_code_of_its_own_reads_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    file, (shown,) = checkpoint(tmp_path / "model") / "config.json", paint_pictures(tmp_path, ["0.png"])
+    (tmp_path / "model/own.py").write_text(OWN_CODE)
+    classes = {"AutoConfig": "own.OwnConfig", "AutoModelForImageTextToText": "own.OwnModel"}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "model_type": "own", "auto_map": classes}))
+    own = open_backend(tmp_path, trust_remote_code=True)
+    (reply,) = reply_together(own, [make_request(user("What is this?", shown), max_tokens=4)])
+    asyncio.run(own.close())
+    assert reply.text
