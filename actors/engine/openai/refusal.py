@@ -12,6 +12,7 @@ from typing import Any
 from actors.engine.backend import ModelStopped, Overflow, Refused, Unprocessable
 from actors.engine.openai.rate_limit import RetryableError, Throttled
 from actors.engine.openai.reply import FIELDS, WORDS
+from actors.engine.openai.request_body import OTHER_NAMES
 
 MAX_WORDS, MAX_DEPTH = 40, 8
 """Most texts of an error body, and its deepest level, that are read."""
@@ -83,7 +84,8 @@ def judge_refusal(status: int, words: str, sent: Mapping[str, Any], too_long: bo
     """
     if 300 <= status < 400:
         return ModelStopped, "the service redirects; give the final address as base_url"
-    if status == 401 or says(words, "no_money"):
+    waits_a_minute = says(words, "per_minute") and not says(words, "per_day")
+    if status == 401 or (says(words, "no_money") and not waits_a_minute):
         return ModelStopped, ""
     if status == 429 or (status < 500 and says(words, "rate")):
         return Throttled, ""
@@ -104,14 +106,15 @@ def _judge_body(status: int, words: str, sent: Mapping[str, Any], too_long: bool
     named = [
         name for name in (*FIELDS["dispensable"], "temperature") if name in fields and re.search(rf"\b{name}\b", words)
     ]
-    if says(words, "reply_too_long") and not says(words, "blames_prompt"):
+    blames_prompt = says(words, "blames_prompt")
+    if says(words, "reply_too_long") and not blames_prompt:
         return ModelStopped, "lower sampling.max_tokens, or the endpoint's reserve"
-    if named and says(words, "unsupported"):
+    is_too_long = status != 404 and says(words, "too_long")
+    if named and says(words, "unsupported") and not (named[0] in OTHER_NAMES and blames_prompt and is_too_long):
         name = named[0]
         if name == "temperature" or (name in ("top_p", "top_k", "min_p") and fields[name] not in NEUTRAL):
             return ModelStopped, "write decoding = false in its endpoint"
         return FieldRefused, name
-    if "tools" in fields and says(words, "no_tools") and not says(words, "too_long"):
+    if "tools" in fields and says(words, "no_tools") and not is_too_long:
         return FieldRefused, "tools"
-    is_overflow = status == 413 or too_long or (status != 404 and says(words, "too_long"))
-    return (Overflow, "") if is_overflow else None
+    return (Overflow, "") if status == 413 or too_long or is_too_long else None

@@ -92,13 +92,22 @@ def test_an_error_inside_http_200_is_that_error(tmp_path: Path, body: dict[str, 
     assert type(error) is kind and words in str(error)
 
 
-def test_a_throttled_answer_with_http_200_slows_the_model_down(tmp_path: Path) -> None:
+QUOTA = "You exceeded your current quota, please check your plan and billing details."
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (200, {"message": "Rate limit exceeded: free-models-per-min"}),
+        (429, {"message": QUOTA, "details": [{"quotaId": "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"}]}),
+    ],
+)
+def test_an_answer_about_the_rate_slows_the_model_down(tmp_path: Path, status: int, error: dict[str, Any]) -> None:
     async def play(backend: OpenAIBackend, service: Service) -> None:
         await ask(backend, service)
         assert backend.pace.reductions == 1
 
-    body = {"error": {"message": "Rate limit exceeded: free-models-per-min"}}
-    play_against(tmp_path, lambda n, _: (200, {}, body) if n == 0 else completion("A"), play)
+    play_against(tmp_path, lambda n, _: (status, {}, {"error": error}) if n == 0 else completion("A"), play)
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -127,6 +136,8 @@ TOO_LONG = {
     "LM Studio": (400, {"error": "Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)"}),
     "Bedrock": (400, {"message": "Input is too long for requested model."}),
     "TGI": (422, {"error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 9000"}),
+    "vLLM behind a gateway": (400, {"error": {"type": "invalid_request_error", "message":
+        "'max_completion_tokens' is too large: 50. This model's maximum context length is 4096 tokens, your request has 4090."}}),
     "nginx": (413, b"<html><head><title>413 Request Entity Too Large</title></head></html>"),
 }  # fmt: skip
 
