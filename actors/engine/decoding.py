@@ -6,6 +6,7 @@ Both engines use this module, so that a model decodes alike in each.
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,8 @@ def decoding(
             f'sampling = "checkpoint" cannot follow {", ".join(unfollowed)} of generation_config.json; '
             "state the sampling in the sweep"
         )
-    banned, stops = _banned_tokens(checkpoint), end_tokens(checkpoint.get("eos_token_id"))
+    words, stops = checkpoint.get("bad_words_ids") or (), end_tokens(checkpoint.get("eos_token_id"))
+    banned = tuple(sorted({*(checkpoint.get("suppress_tokens") or ()), *chain(*words)}))  # each word is one token
     if not sampled:
         return Decoding(0.0, 1.0, -1, repetition, banned, stops)
     top_k = int(own("top_k", TOP_K)) or -1
@@ -95,12 +97,6 @@ def unfollowed_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]
         if (value := checkpoint.get(name)) is not None and is_refused(value):
             unfollowed.append(f"{name} = {value!r}")
     return unfollowed
-
-
-def _banned_tokens(checkpoint: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the tokens that ``suppress_tokens`` and ``bad_words_ids`` exclude."""
-    words = [word for word in checkpoint.get("bad_words_ids") or () if len(word) == 1]
-    return tuple(sorted({*(checkpoint.get("suppress_tokens") or ()), *(word[0] for word in words)}))
 
 
 def end_tokens(*stated: Any) -> tuple[int, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from PIL import Image
 
@@ -33,3 +35,16 @@ def make_request(*messages: Message, seed: int = 1, **sampling: float) -> Reques
 def user(text: str, *images: ImageRef) -> Message:
     """Build the message that the player sees."""
     return Message("user", text, images)
+
+
+def script_engine(backend: Any, write: Callable[[Any, Any], str]) -> None:
+    """Let a vLLM backend without engine end each request with a text; ``write`` gets its prompt and parameters."""
+
+    async def generate(prompt: Any, parameters: Any, number: str, **others: Any) -> AsyncIterator[Any]:
+        output = SimpleNamespace(text=write(prompt, parameters), token_ids=[5], finish_reason="stop")
+        yield SimpleNamespace(finished=True, outputs=[output], prompt_token_ids=[1], num_cached_tokens=0)
+
+    async def is_sleeping() -> bool:
+        return False
+
+    backend.engine.generate, backend.engine.is_sleeping = generate, is_sleeping

@@ -16,19 +16,16 @@ from actors.engine.hf.template import template_text
 from actors.engine.registry import open_engine
 from actors.playing.judge import judge_answer
 from envs.types import ImageRef
-from sweeps.conditions import CONDITIONS
+from sweeps.load import build_cell
 from sweeps.sampling import Sampling
-from sweeps.spec import Cell, Judge, ModelSpec, Protocol
+from sweeps.spec import Judge, ModelSpec, Protocol
 from tests.actors.asking import make_request, user
 from tests.actors.tiny import text_only
 from tests.envs.games import SAMPLES
 
 QUESTIONS = ["What is this?", "Which of these is it? A. Fork. B. Banana. C. I cannot tell.", "A " * 60]
 ENGINE = {"enforce_eager": True, "max_model_len": 4096, "block_size": 32}
-CELL = Cell(
-    model=ModelSpec(name="m", source="builtin:refuse", backend="builtin"), scenario="QD",
-    condition=CONDITIONS["zero-shot"], protocol=Protocol.OEG,
-)  # fmt: skip
+CELL = build_cell("QD", "zero-shot", protocol=Protocol.OEG)
 
 
 @pytest.fixture(scope="module")

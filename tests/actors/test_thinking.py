@@ -20,9 +20,9 @@ from actors.playing.records import PlayedEpisode, episode_batch
 from orchestrator.cli.run import warn_of_cut_thoughts
 from orchestrator.report.scores.metrics import score
 from orchestrator.storage.schemas import EPISODES
-from sweeps.conditions import CONDITIONS
+from sweeps.load import build_cell
 from sweeps.registry import registry
-from sweeps.spec import Cell, ModelSpec, Protocol
+from sweeps.spec import ModelSpec, Protocol
 from tests.actors.asking import make_request, user
 from tests.actors.newer_architectures import EVERY
 from tests.actors.rehearsed import run_rehearsal
@@ -143,10 +143,8 @@ class Thinker(Backend):
 
 @pytest.mark.parametrize("protocol", [Protocol.MCQA, Protocol.OEG])
 def test_a_cut_off_thought_ends_the_episode_and_never_enters_the_history(protocol: Protocol) -> None:
-    cell = Cell(
-        model=entry("a/b", "vllm"), scenario="ROD", condition=CONDITIONS["history"], protocol=protocol,
-    )  # fmt: skip
     is_game = protocol is Protocol.MCQA
+    cell = build_cell("ROD", "history" if is_game else "zero-shot", entry("a/b", "vllm"), protocol)
     backend = Thinker(1 if is_game else 0)
     episode = asyncio.run(play(SAMPLES["ROD"], cell, backend, "key", 0))
     batch = episode_batch([PlayedEpisode(0, cell, episode)])

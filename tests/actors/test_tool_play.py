@@ -15,15 +15,14 @@ from envs.answers import as_letter, as_text, option_table
 from envs.samples import load_samples
 from envs.tool_calls import call_line
 from envs.types import Action, Ending
-from sweeps.conditions import CONDITIONS, VARIANTS
-from sweeps.spec import Cell, ModelSpec, Protocol
+from sweeps.load import build_cell
+from sweeps.spec import ModelSpec, Protocol
 
 POLICY = ModelSpec(name="m", source="builtin:oracle", backend="builtin")
 
 
 def play_sample(sample, backend, protocol=Protocol.TOOLS, condition="zero-shot", seed=9, model=POLICY) -> Episode:
-    named_condition = {**CONDITIONS, **VARIANTS}[condition]
-    cell = Cell(model=model, scenario=sample.scenario, condition=named_condition, protocol=protocol)
+    cell = build_cell(sample.scenario, condition, model, protocol)
     return asyncio.run(play(sample, cell, backend, "key", seed))
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from vllm import SamplingParams
 from actors.engine.vllm.backend import open_without_engine
 from actors.engine.vllm.parameters import MIN_TEMPERATURE
 from sweeps.spec import ModelSpec
-from tests.actors.asking import make_request, paint_pictures, user
+from tests.actors.asking import make_request, paint_pictures, script_engine, user
 from tests.actors.tiny import checkpoint
 
 pytestmark = pytest.mark.slow
@@ -97,19 +95,11 @@ def vllm_params(folder: Path, sampled: bool) -> SamplingParams:
     """Return the parameters that the engine gets for a request that follows the checkpoint."""
     received: list[SamplingParams] = []
 
-    async def generate(prompt: Any, choices: SamplingParams, number: str, lora_request: Any) -> AsyncIterator[Any]:
-        received.append(choices)
-        output = SimpleNamespace(text="A", token_ids=[5], finish_reason="stop")
-        yield SimpleNamespace(finished=True, outputs=[output], prompt_token_ids=[1], num_cached_tokens=0)
-
-    async def awake() -> bool:
-        return False
-
     async def ask() -> None:
         options = {"enforce_eager": True, "max_model_len": 1024}
         model = ModelSpec(name="tiny", source=str(folder / "model"), gpus=0, dtype="float32", options=options)
         backend: Any = open_without_engine(model, folder)
-        backend.engine.generate, backend.engine.is_sleeping = generate, awake
+        script_engine(backend, lambda prompt, parameters: received.append(parameters) or "A")
         (picture,) = paint_pictures(folder, ["0.png"])
         await backend.reply(
             make_request(user("What is this?", picture), seed=7, checkpoint=True, sampled=sampled, max_tokens=4)

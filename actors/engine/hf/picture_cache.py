@@ -69,17 +69,13 @@ class PictureCache:
     def _process(self, image: Image.Image, batch: Sequence[Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
         key = sha256(image.tobytes() + repr((image.mode, image.size)).encode()).digest()
         if key not in self.kept:
-            self.kept[key] = _in_one_piece(self.preprocess(batch, **options))
+            features = self.preprocess(batch, **options).items()  # joined three times as fast in one piece of memory
+            self.kept[key] = {name: v.contiguous() if isinstance(v, torch.Tensor) else v for name, v in features}
             excess = sum(map(_memory, self.kept.values())) - MAX_BYTES
             while excess > 0 and len(self.kept) > 1:
                 excess -= _memory(self.kept.popitem(last=False)[1])
         self.kept.move_to_end(key)
         return self.kept[key]
-
-
-def _in_one_piece(features: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the features with each tensor in one piece of memory, which makes joining them three times as fast."""
-    return {name: value.contiguous() if isinstance(value, torch.Tensor) else value for name, value in features.items()}
 
 
 def _in_one_row(parts: Sequence[Mapping[str, Any]], key: str) -> Any:

@@ -12,21 +12,15 @@ from envs import SCENARIOS
 from envs.foreign_suggestions import replace_suggestions
 from envs.types import Action, Ending, Mode
 from sweeps.conditions import CONDITIONS
-from sweeps.spec import Cell, ModelSpec
+from sweeps.load import build_cell
 from tests.envs.games import SAMPLES
-
-MODEL = ModelSpec(name="m", source="builtin:oracle", backend="builtin", gpus=0)
-
-
-def cell(scenario, condition="zero-shot"):
-    return Cell(model=MODEL, scenario=scenario, condition=CONDITIONS[condition])
 
 
 def episode(scenario, backend, condition="zero-shot", seed=1):
     sample = SAMPLES[scenario]
     if CONDITIONS[condition].mode is Mode.RANDOM:
         sample = replace_suggestions(sample, seed)
-    return asyncio.run(play(sample, cell(scenario, condition), backend, "key", seed))
+    return asyncio.run(play(sample, build_cell(scenario, condition), backend, "key", seed))
 
 
 @pytest.mark.parametrize("condition", ["zero-shot", "hint", "random-proactive", "reference", "history"])

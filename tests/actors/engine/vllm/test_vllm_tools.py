@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +16,9 @@ from actors.playing.play import play
 from envs.samples import load_samples
 from envs.tool_calls import Call, parse_call
 from envs.types import Ending
-from sweeps.conditions import CONDITIONS
-from sweeps.spec import Cell, ModelSpec, Protocol
+from sweeps.load import build_cell
+from sweeps.spec import ModelSpec, Protocol
+from tests.actors.asking import script_engine
 from tests.actors.tiny import TEMPLATE, checkpoint
 
 pytestmark = pytest.mark.slow
@@ -48,19 +47,13 @@ def play_texts(folder: Path, data: Path, writes: list[str], tools: str = "hermes
         backend: Any = open_without_engine(model(folder, tools), data)
         tokenizer = backend.engine.renderer.get_tokenizer()
 
-        async def generate(prompt: Any, choices: Any, number: str, **kwargs: Any) -> AsyncIterator[Any]:
+        def write(prompt: Any, parameters: Any) -> str:
             prompts.append(tokenizer.decode(prompt["prompt_token_ids"]))
-            skipped.append(choices.skip_special_tokens)
-            output = SimpleNamespace(text=writes[len(prompts) - 1], token_ids=[5], finish_reason="stop")
-            yield SimpleNamespace(finished=True, outputs=[output], prompt_token_ids=[1], num_cached_tokens=0)
+            skipped.append(parameters.skip_special_tokens)
+            return writes[len(prompts) - 1]
 
-        async def awake() -> bool:
-            return False
-
-        backend.engine.generate, backend.engine.is_sleeping = generate, awake
-        cell = Cell(
-            model=model(folder, tools), scenario="ROD", condition=CONDITIONS["zero-shot"], protocol=Protocol.TOOLS
-        )
+        script_engine(backend, write)
+        cell = build_cell("ROD", "zero-shot", model(folder, tools), Protocol.TOOLS)
         try:
             return await play(load_samples(data, "ROD")[0], cell, backend, "key", 9)
         finally:
