@@ -18,7 +18,7 @@ from typing import Any
 
 from PIL import Image
 
-from actors.engine.backend import Backend, BackendError, Message, Request
+from actors.engine.backend import Backend, Message, Request
 from actors.engine.batching import Job
 from actors.engine.hf.picture_cache import PictureCache, are_equal
 from actors.engine.registry import open_engine, open_without_weights
@@ -154,8 +154,6 @@ async def _package_pictures(messages: tuple[Message, ...], backend: Any) -> dict
 async def _refusal(backend: Backend, messages: tuple[Message, ...]) -> dict[str, Any]:
     try:
         reply = await backend.reply(_request(messages))
-    except BackendError as refusal:
-        return {"error": type(refusal).__name__, "why": str(refusal)}
     except Exception as refusal:
         return {"error": type(refusal).__name__, "why": str(refusal)}
     return {"error": "", "why": reply.text}

@@ -65,10 +65,6 @@ def test_a_service_is_sent_what_the_probe_shows(demo_data: Path, samples: list[S
     assert text == own[1]["text"] or text == [own[1]], "the same question, and no picture"
 
 
-def tiny_entry(folder: Path) -> ModelSpec:
-    return ModelSpec(name="tiny", source=str(folder), backend="transformers", gpus=0, dtype="float32")
-
-
 def _decode_picture(content: list[dict[str, Any]]) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(content[0]["image_url"]["url"].partition(";base64,")[2])))
 
@@ -80,7 +76,8 @@ def test_a_model_reads_the_question_without_a_picture(
     probes = requests(samples[0], ("zero-shot", *PROBES))
 
     async def run() -> tuple[list[Any], list[list[int]]]:
-        backend: Any = open_engine(tiny_entry(tiny_checkpoint), demo_data)
+        entry = {"source": str(tiny_checkpoint), "backend": "transformers", "gpus": 0, "dtype": "float32"}
+        backend: Any = open_engine(ModelSpec(name="tiny", **entry), demo_data)
         try:
             replies = await asyncio.gather(*map(backend.reply, probes.values()))
             return replies, [list((await backend.model_input(request)).ids) for request in probes.values()]

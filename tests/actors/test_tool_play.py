@@ -16,14 +16,11 @@ from envs.samples import load_samples
 from envs.tool_calls import call_line
 from envs.types import Action, Ending
 from sweeps.load import build_cell
-from sweeps.spec import ModelSpec, Protocol
-
-POLICY = ModelSpec(name="m", source="builtin:oracle", backend="builtin")
+from sweeps.spec import Protocol
 
 
-def play_sample(sample, backend, protocol=Protocol.TOOLS, condition="zero-shot", seed=9, model=POLICY) -> Episode:
-    cell = build_cell(sample.scenario, condition, model, protocol)
-    return asyncio.run(play(sample, cell, backend, "key", seed))
+def play_sample(sample, backend, protocol, seed) -> Episode:
+    return asyncio.run(play(sample, build_cell(sample.scenario, "zero-shot", protocol=protocol), backend, "key", seed))
 
 
 def recorded_reply(request: Request) -> str:
@@ -51,8 +48,8 @@ def test_recorded_episodes_replay_as_calls(demo_data, scenario):
     counts: Counter[str] = Counter()
     for sample in load_samples(demo_data, scenario)[:12]:
         for seed in range(1000 * sample.id, 1000 * sample.id + 12):
-            recorded = play_sample(sample, ScriptedBackend(recorded_reply), Protocol.MCQA, seed=seed)
-            called = play_sample(sample, ScriptedBackend(as_call), seed=seed)
+            recorded = play_sample(sample, ScriptedBackend(recorded_reply), Protocol.MCQA, seed)
+            called = play_sample(sample, ScriptedBackend(as_call), Protocol.TOOLS, seed)
             turns = [(played_turn.turn, played_turn.image) for played_turn in recorded.turns]
             again = [(played_turn.turn, played_turn.image) for played_turn in called.turns]
 

@@ -88,20 +88,14 @@ def test_no_request_of_a_dead_worker_is_sent_and_others_go_on() -> None:
     asyncio.run(play())
 
 
-def test_a_model_that_judges_itself_pays_twice() -> None:
+def test_a_model_that_judges_itself_and_an_attempt_before_the_first_answer_pay_in_full() -> None:
+    """An attempt that was cut off counts with the prompt of the answer that came after it."""
+
     async def play() -> dict[str, float]:
-        ledger = Ledger({"a": 10.0}, None, {})
-        await asyncio.gather(*(pay(Wallet(ledger, "a", "worker"), 0.5) for _ in range(2)))
+        ledger = Ledger({"judge": 10.0, "retried": 10.0}, None, {})
+        await asyncio.gather(*(pay(Wallet(ledger, "judge", "worker"), 0.5) for _ in range(2)))
+        async with Wallet(ledger, "retried").open(0.1) as bill:
+            bill.cut_off, bill.cost, bill.prompt_cost = 1, 0.6, 0.5
         return await ledger.spending()
 
-    assert asyncio.run(play()) == {"a": 1.0}
-
-
-def test_an_attempt_cut_off_before_the_first_answer_counts_with_the_prompt_of_that_answer() -> None:
-    async def play() -> dict[str, float]:
-        wallet = Wallet(Ledger({"a": 10.0}, None, {}), "a")
-        async with wallet.open(0.1) as bill:
-            bill.cut_off, bill.cost, bill.prompt_cost = 1, 0.6, 0.5
-        return dict(await wallet.ledger.spending())
-
-    assert asyncio.run(play()) == {"a": pytest.approx(1.2)}
+    assert asyncio.run(play()) == {"judge": 1.0, "retried": pytest.approx(1.2)}

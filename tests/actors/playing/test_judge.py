@@ -14,20 +14,19 @@ from actors.engine.backend import Backend, Refused, Reply, Request, ScriptedBack
 from actors.playing.judge import judge_answer, judge_prompt, paper_messages, read_paper_wording
 from actors.playing.records import AnswerTask, JudgedAnswer, verdict_row
 from envs.openended import HEAD, TAIL, Bits, accepted_answers
-from sweeps.conditions import CONDITIONS
+from sweeps.load import build_cell
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 from tests.envs.games import SAMPLES
 from tests.oracle import oracle_path
 from tests.parity.test_openended_parity import load_facts
 from tests.parity.test_parity import sample
 
-MODEL = ModelSpec(name="m", source="builtin:refuse", backend="builtin")
 JUDGE = Judge(model=ModelSpec(name="rule-judge", source="builtin:rule-judge", backend="builtin"))
 ANSWER = "<think>The cup? No.</think>\nPlease rewind the video; I guess a banana."
 
 
 def cell(scenario: str = "VSOD", condition: str = "zero-shot") -> Cell:
-    return Cell(model=MODEL, scenario=scenario, condition=CONDITIONS[condition], protocol=Protocol.OEG)
+    return build_cell(scenario, condition, protocol=Protocol.OEG)
 
 
 def judge_with_replies(

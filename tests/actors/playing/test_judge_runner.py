@@ -10,14 +10,12 @@ import pytest
 from actors.engine.backend import Request, ScriptedBackend
 from actors.playing.judge_runner import JudgeRunner, LeasedAnswer, judge_key
 from actors.playing.records import AnswerTask
-from sweeps.conditions import CONDITIONS
-from sweeps.spec import Cell, Judge, ModelSpec, Protocol
+from sweeps.load import build_cell
+from sweeps.spec import Judge, ModelSpec, Protocol
 from tests.envs.games import SAMPLES
 
-MODEL = ModelSpec(name="m", source="builtin:refuse", backend="builtin")
 JUDGE = Judge(model=ModelSpec(name="j", source="org/judge", backend="vllm"))
-CELL = Cell(model=MODEL, scenario="VSOD", condition=CONDITIONS["zero-shot"], protocol=Protocol.OEG)
-TASK = AnswerTask(CELL, SAMPLES["VSOD"], "the key")
+TASK = AnswerTask(build_cell("VSOD", "zero-shot", protocol=Protocol.OEG), SAMPLES["VSOD"], "the key")
 
 
 def runner(asked: list[Request], seed: int = 4, in_flight: int = 8) -> JudgeRunner:
