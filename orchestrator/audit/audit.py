@@ -159,12 +159,12 @@ def _recordings(plan: Plan, folder: Path, cells: Mapping[str, Cell]) -> Iterator
     for model in dict.fromkeys(cell.model.name for cell in cells.values()):
         own = episodes.filter(pl.col("model") == model)
         own_turns = turns(folder).join(own.select("key"), on="key", how="semi").sort("key", "turn")
-        own_verdicts = verdicts(folder).filter(pl.col("model") == model).sort("key", "judge")
-        judged = own_verdicts.group_by("key").agg(pl.struct(VERDICT).alias("verdicts"))
+        own_verdicts = verdicts(folder).filter(pl.col("model") == model).with_columns(pl.col("text").fill_null(""))
+        judged = own_verdicts.sort("key", "judge").group_by("key").agg(pl.struct(VERDICT).alias("verdicts"))
         rows = own.join(own_turns.group_by("key").agg(*TURNS), on="key", how="left").join(judged, on="key", how="left")
         for row in rows.sort("key").collect().iter_rows(named=True):
-            cell = cells[row["cell"]]
-            sample = apply_condition(plan.samples_by_id[cell.scenario][row["sample_id"]], cell.condition, plan.seed)
+            cell, number = cells[row["cell"]], int(row["key"].rpartition("/")[2].partition("-")[0])
+            sample = apply_condition(plan.samples_by_id[cell.scenario][number], cell.condition, plan.seed)
             columns = row | {name: row[name] or [] for name in TURNS}
             yield Recording(columns, cell, sample, row["verdicts"] or ())
 
@@ -192,7 +192,8 @@ def task(episode: Recording) -> dict[str, Any]:
 def differences(episode: Recording, package: Mapping[str, Any]) -> Iterator[Difference]:
     """Yield the differences of an episode, of which the package's process answers ``package``."""
     sides = _answer_sides if episode.cell.protocol is Protocol.OEG else _game_sides
-    for what, *values in sides(episode, package):
+    stored_id = "sample_id", episode.row["sample_id"], episode.sample.id, NOT_ASKED
+    for what, *values in (stored_id, *sides(episode, package)):
         asked = [value for value in values if value is not NOT_ASKED]
         if any(value != asked[0] for value in asked):
             yield Difference(episode.row["key"], what, *values)

@@ -134,9 +134,11 @@ def test_honest_folder_has_no_differences(run_folder, package):
 
 
 KEY, TURN = pl.col("key"), pl.col("turn")
-ONE = KEY.str.starts_with("always-ask/ROD/zero-shot/") & (TURN == 2)
+CELL = KEY.str.starts_with("always-ask/ROD/zero-shot/")
+ONE = CELL & (TURN == 2)
 MOVED = KEY.str.starts_with("always-ask/VSOD/random-proactive/") & (TURN == 1)
 TAMPERED = {
+    "a sample": ({"episodes_sample_id": pl.when(CELL).then(-7).otherwise("sample_id")}, "sample_id"),
     "a reply": ({"turns_reply": pl.when(ONE).then(pl.lit("I give up")).otherwise("reply")}, "turn 2, option"),
     "a picture": ({"turns_image": pl.when(ONE).then(pl.lit("x.jpg")).otherwise("image")}, "turn 2, image"),
     "a move": (
@@ -186,10 +188,12 @@ def test_verdicts_match_package(judged_folder, package):
 FLIPPED = (
     pl.when(KEY.str.contains("ask-properly/CIT/reference-oeg/")).then(~pl.col("suggestion")).otherwise("suggestion")
 )
+GUESSED = KEY.str.contains("guess-aloud/QD/hint-oeg/")
 SPOILED = {
+    "no text": ({"verdicts_text": pl.when(~GUESSED).then(pl.col("text"))}, "verdict of rule-judge/"),
     "a verdict": ({"verdicts_suggestion": FLIPPED}, "verdict of rule-judge/"),
     "a judge's text": (
-        {"verdicts_text": pl.when(KEY.str.contains("guess-aloud/QD/hint-oeg/")).then(pl.lit("0,0,0,0,0")).otherwise("text")},
+        {"verdicts_text": pl.when(GUESSED).then(pl.lit("0,0,0,0,0")).otherwise("text")},
         "verdict of rule-judge/",
     ),
 }  # fmt: skip
