@@ -26,10 +26,7 @@ WRONG = {
     "empty": ({"source": "./tests", "backend": "transformers"}, "has no readable config.json"),
     "closed": ({"source": "m", "endpoint": {"base_url": "http://127.0.0.1:9", "key_env": ""}}, "does not answer"),
     "wide": ({"source": "org/m", "backend": "transformers", "gpus": 2}, "it needs 2 GPUs, and this machine has none"),
-    "unadapted": (
-        {"source": "org/m", "lora": "/nowhere/adapter", "gpus": 0},
-        "adapter /nowhere/adapter does not exist",
-    ),
+    "unadapted": ({"source": "org/m", "lora": "/nowhere/adapter", "gpus": 0}, "/nowhere/adapter does not exist"),
 }
 GOOD = {"hub": {"source": "org/m", "revision": "a" * 40, "backend": "transformers", "gpus": 0}}
 
@@ -45,9 +42,8 @@ def no_cluster(monkeypatch):
 def build_sweep(data="nowhere", extra=()):
     models = {**{name: entry for name, (entry, _) in WRONG.items()}, **GOOD}
     table = {"name": "t", "data": str(data), "conditions": ["zero-shot"], "scenarios": ["ROD"], **dict(extra)}
-    return build(
-        {**table, "models": [*models, "uniform"], "model": [{"name": n, **e} for n, e in models.items()]}, "a test"
-    )
+    entries = [{"name": name, **entry} for name, entry in models.items()]
+    return build({**table, "models": [*models, "uniform"], "model": entries}, "a test")
 
 
 def test_startup_errors_are_reported(capsys):
@@ -58,9 +54,7 @@ def test_startup_errors_are_reported(capsys):
     assert errors.keys() == WRONG.keys() and len(lines) == len(WRONG)
     for name, (_, why) in WRONG.items():
         assert why in errors[name] and any(line.startswith(f"{name}: ") and why in line for line in lines)
-    assert startup_checks.find_startup_errors(build_sweep(), {"hub"}, None) == {}, (
-        "what is played already is not asked for"
-    )
+    assert startup_checks.find_startup_errors(build_sweep(), {"hub"}, None) == {}, "others are played already"
 
 
 def test_model_beyond_the_sweeps_own_limit_is_left_out_also_on_a_cluster(monkeypatch, capsys):
