@@ -94,11 +94,7 @@ def is_evaluated(sample: Sample, filtered: bool) -> bool:
 
 
 def load_samples(
-    folder: Path,
-    scenario: str,
-    filtered: bool = True,
-    skip_bad: bool = False,
-    read: ReadSamples | None = None,
+    folder: Path, scenario: str, filtered: bool = True, skip_bad: bool = False, read: ReadSamples | None = None
 ) -> list[Sample]:
     """Return the samples of a scenario in file order; raises BadData for a bad line or a missing file.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from envs.installed import PackageError, find_offer, load_function
+from envs.installed import PackageError, load_function
 from sweeps import packages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
 from sweeps.packages import BUILTIN, find_scenarios
@@ -67,6 +67,8 @@ def build(table: Mapping[str, Any], where: str) -> Sweep:
             sweep = _build(table, where)
         except PackageError as problem:
             raise SweepError(f"{where}: {problem}") from None
+    if missing := packages.missing_rules(sweep.conditions):
+        raise SweepError(f"{where}: {missing[0]}")
     services = (model for model in sweep.models_and_judge if model.backend == "openai")
     unpriced = [model.name for model in services if not (any(model.prices) or model.endpoint.base_url)]
     if sweep.cluster.max_cost is not None and unpriced:
@@ -212,13 +214,8 @@ def _find_conditions(
     by_name = {**CONDITIONS, **VARIANTS, **own}
     if list(names) == ["all"]:
         conditions = (*CONDITIONS.values(), *own.values())
-        chosen = [c for c in conditions if not c.scenarios or set(c.scenarios) & set(scenarios)]
-    else:
-        chosen = [by_name[find_name(name, by_name, "condition", where)] for name in dict.fromkeys(names)]
-    for condition in chosen:
-        if condition.rules:
-            find_offer("condition", condition.rules)
-    return chosen
+        return [c for c in conditions if not c.scenarios or set(c.scenarios) & set(scenarios)]
+    return [by_name[find_name(name, by_name, "condition", where)] for name in dict.fromkeys(names)]
 
 
 def _resolve_rule(

@@ -12,6 +12,7 @@ from typing import Any
 from envs import SCENARIOS, STEMS
 from envs import installed_scenarios as scenarios
 from envs.installed import Offer, PackageError, load_function, missing_extra, offers
+from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec
 from sweeps.validation import find_name
 from sweeps.values import NAME, read_table, split_names
@@ -37,6 +38,12 @@ def check_packages(taken: Collection[str]) -> None:
     for offer in (*scenarios().values(), *offers("policy", taken).values(), *measures().values()):
         if not re.match(NAME, offer.name):
             raise PackageError(f"{offer} needs a name of letters, digits, dots, dashes, plus and underscores")
+
+
+def missing_rules(conditions: Iterable[Condition]) -> list[str]:
+    """Return a sentence about each extra whose rules some conditions need and that is not installed."""
+    names = dict.fromkeys(condition.rules for condition in conditions if condition.rules)
+    return [missing_extra(name) for name in names if name not in offers("condition")]
 
 
 def find_scenarios(value: str | Sequence[str], where: str) -> list[str]:

@@ -16,6 +16,7 @@ from actors.text.printable import printable, say
 from envs.errors import DamagedRunError
 from orchestrator.report.tables.formats import show
 from orchestrator.report.tables.table import Table
+from sweeps.packages import missing_rules
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,10 +85,11 @@ def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
 
 
 def print_answers(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
-    """Print whether each model asks, and which models' replies say little about them."""
+    """Print whether each model asks, which models' replies say little about them, and the extras that are missing."""
     from orchestrator.report.scores.answer import answer_sentences, unreadable_lines
 
-    print_lines([*unreadable_lines(rows, folder, sweep.baselines), *answer_sentences(rows, sweep)])
+    answers = (*unreadable_lines(rows, folder, sweep.baselines), *answer_sentences(rows, sweep))
+    print_lines((*answers, *missing_rules(sweep.conditions)))
 
 
 def print_lines(lines: Iterable[object], prefix: str = "") -> None:
@@ -100,8 +102,7 @@ def print_sources(folder: Path, left_out: Iterable[object]) -> None:
     """Print the bad lines that were not played, and how many episodes came from which other folder."""
     from orchestrator.storage import reused
 
-    print_lines(left_out, "left out: ")
-    print_lines(reused.sentences(folder))
+    print_lines([*(f"left out: {reason}" for reason in left_out), *reused.sentences(folder)])
 
 
 def print_mlflow(folder: Path) -> None:

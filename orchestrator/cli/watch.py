@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from orchestrator.storage import control_log, lock, reused, run_folder, safe_wri
 from orchestrator.storage.run_folder import planned_cells, planned_episodes, stored_sweep
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import judge_counts
+from sweeps.packages import missing_rules
 
 COLUMNS = ("cell", "state", "finished", "planned", "errors", "reason")
 LISTED = 10
@@ -62,15 +64,16 @@ def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> 
         printing.print_lines(gold_notes(folder))
     printing.print_sources(folder, progress["left_out"])
     printing.print_mlflow(folder)
+    with suppress(RunFolderError):
+        printing.print_lines(missing_rules(stored_sweep(folder).conditions))
 
 
 def _describe_stops(folder: Path) -> list[str]:
     """Return the rule by which cells of a run stop and the episodes saved; empty without a rule."""
-    try:
-        rule = stored_sweep(folder).precision
-        return [rule.describe_savings(planned_cells(folder))] if rule else []
-    except RunFolderError:
-        return []
+    with suppress(RunFolderError):
+        if rule := stored_sweep(folder).precision:
+            return [rule.describe_savings(planned_cells(folder))]
+    return []
 
 
 def _summarize_cells(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:

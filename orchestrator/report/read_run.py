@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from envs.errors import RunFolderError
-from envs.installed import PackageError, find_offer
+from envs.installed import PackageError
 from envs.samples import BadData
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
@@ -22,6 +22,7 @@ from orchestrator.storage.run_folder import PLAN, planned_cells, planned_keys, r
 from orchestrator.storage.status import find_faults
 from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError, limited_products
+from sweeps.packages import missing_rules
 from sweeps.spec import Protocol, Sweep
 
 
@@ -83,11 +84,7 @@ def _unfinished_notes(folder: Path, sweep: Sweep, planned: pl.DataFrame, stored:
     done = dict(stored.group_by("cell").len().iter_rows())
     unfinished = [cell for cell, size in planned.select("cell", "planned").iter_rows() if done.get(cell, 0) < size]
     yield from read_control_state(folder).sentences(unfinished)
-    for condition in sweep.conditions:
-        try:
-            find_offer("condition", condition.rules) if condition.rules else None
-        except PackageError as problem:
-            yield str(problem)
+    yield from missing_rules(sweep.conditions)
 
 
 def _planned_frame(folder: Path, sweep: Sweep) -> pl.DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,25 +18,19 @@ from sweeps.model import Endpoint
 from sweeps.spec import Cell, ModelSpec
 from tests.actors.service import Service, completion, serving
 
-EVERY_STATE = VARIANTS["every-state"]
 
-
-def map_states(data: Path, answer: Any, **endpoint: Any) -> tuple[Episode, Service, Cell]:
-    async def run() -> tuple[Episode, Service, Cell]:
-        async with serving(answer) as service:
-            entry = Endpoint(base_url=service.url, key_env="", **endpoint)
+def test_a_service_is_sampled(demo_data: Path) -> None:
+    async def run() -> tuple[Episode, Service]:
+        async with serving(lambda number, body: completion("A")) as service:
+            entry = Endpoint(base_url=service.url, key_env="")
             model = ModelSpec(name="m", source="m", backend="openai", gpus=0, endpoint=entry)
-            cell = Cell(model=model, scenario="COCO", condition=EVERY_STATE)
-            engine = open_engine(model, data)
+            cell = Cell(model=model, scenario="COCO", condition=VARIANTS["every-state"])
+            engine = open_engine(model, demo_data)
             try:
-                return await play(load_samples(data, "COCO")[0], cell, engine, "key", 1), service, cell
+                return await play(load_samples(demo_data, "COCO")[0], cell, engine, "key", 1), service
             finally:
                 await engine.close()
 
-    return asyncio.run(run())
-
-
-def test_a_service_is_sampled(demo_data: Path) -> None:
-    episode, service, _ = map_states(demo_data, lambda number, body: completion("A"))
+    episode, service = asyncio.run(run())
     assert len(service.bodies) == SAMPLES * len(episode.turns)
     assert {row.samples for row in episode.options} == {SAMPLES}

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from envs.errors import UserError
+from orchestrator.cli.main import build_app
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables
@@ -40,11 +42,13 @@ def test_a_stored_run_is_planned_without_pending_episodes_and_reported_with_inte
 
 def test_without_the_extra_a_stored_run_is_read_and_one_sentence_says_what_to_install(stored, monkeypatch):
     monkeypatch.setattr("envs.installed._find_offers", lambda kind, path: ())  # as if no package were installed
-    run = read_run(stored / "run", stored / "data")
-    (sentence,) = [note for note in run.notes if "every-state" in note]
-
-    assert "extra operating" in sentence and "pip install -e extras/operating" in sentence
-    assert "operating" not in {table.name for table in report_tables(run)}
-    assert options(stored / "run").collect().height > 0, "what is stored stays readable"
+    run = stored / "run"
+    for arguments, code in ((["status", run], 0), (["report", run], 0), (["run", run / "sweep.resolved.toml"], 2)):
+        done = CliRunner().invoke(build_app(), list(map(str, arguments)))
+        *_, sentence = done.output.splitlines()
+        assert (done.exit_code, "pip install -e extras/operating" in sentence) == (code, True), done.output
+    assert "operating" not in {table.name for table in report_tables(read_run(run, stored / "data"))}
+    assert options(run).collect().height > 0, "what is stored stays readable"
+    own = {"name": "mine", "every_state": True}
     with pytest.raises(UserError, match="every-state comes with the extra operating"):
-        build({"name": "n", "data": str(stored / "data"), "models": ["oracle"], "conditions": ["every-state"]}, "here")
+        build({"data": str(stored / "data"), "models": ["oracle"], "condition": [own], "conditions": "all"}, "here")

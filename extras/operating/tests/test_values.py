@@ -44,7 +44,6 @@ def test_uniform_play_has_the_exact_chance(graphs, name):
         exact = sample_values(graph, uniform, np.zeros(1))
         right, suggestions = blind_play(graph.sample)
         gaps += [abs(exact.accuracy[0] - right), abs(exact.suggestions[0] - suggestions)]
-    print(f"uniform play in {name}: largest difference from exact chance {max(gaps):.1e}")
     assert max(gaps) <= 1e-9
 
 
@@ -90,7 +89,6 @@ def test_a_moved_bias_moves_the_curve_and_nothing_else(graphs):
         moved = sample_values(graph, tilted(policy, 1.5))
         shifted = sample_values(graph, policy, BIASES + 1.5)
         for one, other in zip(moved, shifted, strict=True):
-            print(f"{name}: largest difference between moved and shifted curve {np.abs(one - other).max():.1e}")
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-9)
 
 

@@ -7,12 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.planning.build_plan import (
-    build_plan,
-    cells_with_progress,
-    planned_cells,
-    stored_episodes,
-)
+from orchestrator.planning.build_plan import build_plan, cells_with_progress, planned_cells, stored_episodes
 from orchestrator.planning.plan import Plan, make_plan
 from sweeps.load import build
 from sweeps.spec import Protocol
