@@ -128,17 +128,28 @@ def test_results_of_models_are_pull_requests_after_a_question(hub, tmp_path):
     assert [entry.task_id for entry in entries] == [task["id"] for task in benchmark["tasks"]]
     assert {entry.dataset_id for entry in entries} == {"tdemin16/ProactiveBench"}
     assert {str(entry.date) for entry in entries} == {"2023-11-14"}, "the day on which it was played"
-    assert all(HEADLINE in entry.notes and "interval" in entry.notes for entry in entries)
+    assert all(text in entry.notes for entry in entries for text in (HEADLINE, "interval", "; dtype bfloat16; "))
     (row,) = average_over_scenarios(read_run(run).rows).filter(model="qwen2.5-vl-3b", condition="zero-shot").to_dicts()
     assert [entry.value for entry in entries] == [round(row["acc"], 2), round(row["ps"], 2)]
 
 
+QWEN = {"source": "Qwen/Qwen2.5-VL-3B-Instruct", "paper": "Qwen2.5-VL-3B"}
+
+
 @pytest.mark.parametrize(
-    ("most", "conditions", "reason"),
-    [(5, ["zero-shot"], "a subset: 5 samples"), (None, ["hint"], "needs all episodes")],
+    ("changed", "reason"),
+    [
+        ({"most": 5}, "a subset: 5 samples"),
+        ({"conditions": ["hint"]}, "needs all episodes"),
+        ({"names": ["tuned"], "model": [QWEN | {"name": "tuned", "lora": "/train/adapter"}]}, "of a model of the Hub"),
+        (
+            {"names": ["one", "two"], "model": [QWEN | {"name": "one"}, QWEN | {"name": "two", "dtype": "float32"}]},
+            "has 2 entries",
+        ),
+    ],
 )
-def test_an_extension_is_no_score(tmp_path, most, conditions, reason):
-    run = write_published_run(tmp_path / "run", ["qwen2.5-vl-3b"], conditions, most)
+def test_an_extension_is_no_score(tmp_path, changed, reason):
+    run = write_published_run(tmp_path / "run", **{"names": ["qwen2.5-vl-3b"], "conditions": ["zero-shot"]} | changed)
     with pytest.raises(RunFolderError, match=reason):
         export(run, "eval-results", tmp_path / "results")
 
