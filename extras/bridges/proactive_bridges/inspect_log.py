@@ -205,13 +205,8 @@ class _Log:
             content = [picture, {"type": "text", "text": text}]
         parsed = {name: turn[name] for name in ("frame", "image", "option", "category", "action", "move")}
         parsed |= {name: turn[name] for name in ("read_as", "judged") if turn[name] is not None}
-        yield {
-            "id": f"{message_id}/question",
-            "role": "user",
-            "source": "input",
-            "content": content,
-            "metadata": parsed,
-        }
+        question = {"id": f"{message_id}/question", "role": "user", "source": "input"}
+        yield {**question, "content": content, "metadata": parsed}
         yield {
             "id": f"{message_id}/reply", "role": "assistant", "source": "generate", "content": turn["reply"] or "",
             "model": self.model.name,

@@ -1,7 +1,7 @@
 """The game as a verifiers v1 taskset and the harness that plays it: a task per sample, reward 1 for a correct ending.
 
-The harness sends the conversations of ``run``. The reward replays the trace's replies through the rules, so it needs only
-the trace and the benchmark folder.
+The harness sends the same conversations as ``proactive-sweep run``. The reward replays the trace's replies through the rules,
+so it needs only the trace and the benchmark folder.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,10 +57,12 @@ class ProactiveTask(vf.Task[ProactiveData, vf.State, vf.TaskConfig]):
 
     @vf.metric
     async def suggestions(self, trace: vf.Trace) -> float:
+        """Return the number of suggestions."""
         return float(sum(turn.action is Action.SUGGESTION for turn in replay(self.data, trace).turns))
 
     @vf.metric
     async def turns(self, trace: vf.Trace) -> float:
+        """Return the number of replies up to the ending."""
         return float(len(replay(self.data, trace).turns))
 
 

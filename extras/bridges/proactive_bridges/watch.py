@@ -18,13 +18,14 @@ from actors.engine.in_flight import choose_in_flight
 from actors.engine.registry import open_engine
 from actors.playing.episode_runner import EpisodeRunner
 from envs.errors import UserError
+from envs.regular import parse_fields
 from orchestrator.cli.sweep_source import find_data, read_models
 from orchestrator.planning.build_plan import build_plan, planned_cells
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.table import format_signed
-from orchestrator.storage import run_folder
+from orchestrator.storage import run_folder, safe_write
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.load import build
 from sweeps.protocol import ZERO_SHOT
@@ -59,8 +60,14 @@ def watch(
     while True:
         for checkpoint, files in find_checkpoints(folder, 0.0 if once else SETTLE_S).items():
             name = FINAL if checkpoint == folder else checkpoint.name
-            if not any(score["checkpoint"] == name for score in read_scores(folder)):
+            score = next((score for score in read_scores(folder) if score["checkpoint"] == name), None)
+            if score is None:
                 _score_unless_removed(folder / PLAYED / name, checkpoint, files, options, base)
+            elif _order(name)[1] and score.get("saved", saved_at(checkpoint)) != saved_at(checkpoint):
+                raise UserError(
+                    f"{checkpoint} was saved again after its score, as by a second training; give each training a folder, "
+                    f"or remove {folder / PLAYED} to score anew"
+                )
         if once:
             return
         time.sleep(SETTLE_S)
@@ -106,15 +113,23 @@ def _is_complete(times: Mapping[str, float], settle_s: float) -> bool:
     return has_weights and not CONFIGURATIONS.isdisjoint(times) and time.time() - max(times.values()) >= settle_s
 
 
+def saved_at(checkpoint: Path) -> float:
+    """Return when the weights of a checkpoint were last written, in seconds; 0 without weights."""
+    times = _list_files(checkpoint).items()
+    return max((at for name, at in times if Path(name).suffix in WEIGHTS), default=0.0)
+
+
 def read_scores(folder: Path) -> list[dict[str, Any]]:
-    """Return the scores so far, the first checkpoint's first."""
+    """Return the scores so far, the first checkpoint's first; a torn line is skipped."""
     path = folder / PLAYED / SCORES
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [score for score in map(parse_fields, lines) if score]
 
 
 def score_checkpoint(checkpoint: Path, output: Path, options: Mapping[str, Any], base: str = "") -> dict[str, Any]:
     """Play a checkpoint into a run folder, append its score to the file of scores beside it, and return it."""
-    played, before, entry = output.parent, read_scores(output.parents[1]), _entry(checkpoint, base)
+    played, before, saved = output.parent, read_scores(output.parents[1]), saved_at(checkpoint)
+    entry = _entry(checkpoint, base)
     table = {
         "data": find_data(options["data"], played), "output": str(output),
         "models": [entry["name"]], "model": [entry], "conditions": [options["conditions"]],
@@ -124,14 +139,13 @@ def score_checkpoint(checkpoint: Path, output: Path, options: Mapping[str, Any],
     asyncio.run(_play(sweep, output))
     run_data = read_run(output)
     (average,) = estimate(run_data).averages.to_dicts()
-    score = {"checkpoint": output.name} | {name: average[name] for name in _bounds("acc", "ps")}
+    score = {"checkpoint": output.name, "saved": saved} | {name: average[name] for name in _bounds("acc", "ps")}
     if before:
         first = before[0]["checkpoint"]
         (change,) = compare_runs([read_run(played / first), run_data]).averages.to_dicts()
         names = ("n", *_bounds("difference"), "ps_difference", "ps_low", "ps_high")
         score |= {"first": first, "change": {name: change[name] for name in names}}
-    with (played / SCORES).open("a") as file:
-        file.write(json.dumps(score) + "\n")
+    safe_write.append(played / SCORES, f"{json.dumps(score)}\n".encode())
     return score
 
 
@@ -173,7 +187,10 @@ def _entry(checkpoint: Path, base: str) -> dict[str, Any]:
     if not adapters.exists():
         (entry,) = read_models([str(checkpoint)])
         return {**entry, "name": "checkpoint"}  # type: ignore[dict-item]
-    (entry,) = read_models([base or json.loads(adapters.read_text())["base_model_name_or_path"]])
+    base = base or json.loads(adapters.read_text()).get("base_model_name_or_path")
+    if not base:
+        raise UserError(f"{adapters} names no base model; name it by --base")
+    (entry,) = read_models([base])
     if isinstance(entry, str):
         entry = registry()[entry].model_dump(mode="json", exclude_defaults=True)
     return {**entry, "name": "checkpoint", "lora": str(checkpoint.absolute())}

@@ -135,8 +135,6 @@ def test_mlflow_transcripts_are_code_and_printable(hostile_run):  # noqa: F811
     records = list(transcripts(read_run(hostile_run[1]), limit=500))
 
     assert records
-    for turn in [turn for record in records for turn in record.turns]:
-        assert turn.question["content"][0]["image_url"]["url"].startswith("data:image/")
     joined = "\n".join(
         str(part) for record in records for part in (record.name, record.tags, record.ending, record.turns)
     )

@@ -1,5 +1,7 @@
 """New checkpoints are scored once, in the order of their steps, and compared with the first on the same samples."""
 
+import json
+import os
 import shutil
 from pathlib import Path
 
@@ -49,8 +51,21 @@ def test_a_checkpoint_that_is_removed_before_its_turn_is_skipped(tmp_path, capsy
     watching._score_unless_removed(tmp_path / "watch/checkpoint-1", *removed, options, "")
 
     assert capsys.readouterr().out.startswith("checkpoint-1: removed by the training before it was scored (")
-    with pytest.raises(KeyError, match="base_model_name_or_path"):
+    with pytest.raises(UserError, match="names no base model; name it by --base"):
         watching._score_unless_removed(tmp_path / "watch/checkpoint-2", *left, options, "")
+
+
+def test_a_second_training_does_not_get_the_scores_of_the_first(tmp_path):
+    save(checkpoint := tmp_path / "checkpoint-5", "config.json", "model.safetensors")
+    (tmp_path / "watch").mkdir()
+    score = {"checkpoint": checkpoint.name, "saved": watching.saved_at(checkpoint)}
+    (tmp_path / "watch/scores.jsonl").write_text(json.dumps(score) + "\n{torn")
+    watch(tmp_path, once=True, **OPTIONS)
+    os.utime(checkpoint / "model.safetensors", (1, 1))
+
+    assert read_scores(tmp_path) == [score]
+    with pytest.raises(UserError, match="was saved again"):
+        watch(tmp_path, once=True, **OPTIONS)
 
 
 @pytest.mark.slow
