@@ -156,7 +156,8 @@ def _table(
         figures = {name: _estimates(run_data, {name: own}, measures) for name, own in by_scenario.items()}
         cells = [cell(figures[name]) if name in figures else MISSING for name in scenarios]
         label = model if name == "decision-map" else f"{model}, {condition}"
-        lines.append(line(label, [*cells, cell(_estimates(run_data, by_scenario, measures))]))
+        mean = cell(_estimates(run_data, by_scenario, measures)) if len(figures) == len(scenarios) else MISSING
+        lines.append(line(label, [*cells, mean]))
         names = {"model": model, "condition": condition}
         rows += [
             {**names, "scenario": scenario, "mapped": by_scenario[scenario].height, **own}

@@ -189,5 +189,6 @@ def exact_table(run_data: RunData) -> Table:
 
 
 def _exact_cell(row: Row) -> TableCell:
-    text = f"{row['exact_acc']:.1f} / {row['played_acc']:.1f}; {row['exact_ps']:.2f} / {row['played_ps']:.2f}"
-    return TableCell(text)
+    return TableCell(
+        f"{row['exact_acc']:.1f} / {row['played_acc']:.1f}; {row['exact_ps']:.2f} / {row['played_ps']:.2f}"
+    )
