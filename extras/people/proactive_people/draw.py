@@ -32,13 +32,14 @@ def read_draw(folder: Path) -> dict[str, str]:
 
 
 def extend_draw(run: RunData, number: int, active: bool) -> dict[str, str]:
-    """Draw answers until ``number`` are drawn, and return all of them; raises RunFolderError.
+    """Draw answers until ``number`` of the run are drawn, and return them; raises RunFolderError.
 
     Without a number, the first draw takes ``NUMBER``. With ``active``, half of the answers are ones on which the run's judge and
     another one differ.
     """
-    drawn = read_draw(run.folder)
     answers = run.episodes.filter(run.episodes["ending"] == "answered")
+    stored = set(answers["key"])
+    drawn = {key: judge for key, judge in read_draw(run.folder).items() if key in stored}
     if not answers.height:
         raise RunFolderError(
             f'{run.folder} has no open-ended answers; play a sweep with protocol = "oeg" to label some'

@@ -1,16 +1,16 @@
-"""The page of ``view`` on loopback, served by a thread of this process."""
+"""A page on loopback, such as that of ``view``, served by a thread of this process."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
-from orchestrator.view.loopback import serving
+from orchestrator.view.loopback import LoopbackPage, serving
 from orchestrator.view.page import ViewPage
 from tests.orchestrator.view.visitor import Visitor
 
@@ -24,16 +24,21 @@ class Reader(Visitor):
         return json.loads(self.bodies[-1])
 
 
+def served(runs: dict[str, Path], data: Path | None = None) -> AbstractContextManager[str]:
+    """Serve the page of ``view`` during a block and yield its address, when all that is stored has been read."""
+    page = ViewPage(runs, data)
+    return serve_page(page, lambda: page.is_complete)
+
+
 @contextmanager
-def served(runs: dict[str, Path], data: Path | None = None) -> Iterator[str]:
-    """Serve the page during the block and yield its address, when all that is stored has been read."""
-    page, addresses, stop = ViewPage(runs, data), list[str](), threading.Event()
-    ready = threading.Event()
+def serve_page(page: LoopbackPage, is_complete: Callable[[], bool] = lambda: True) -> Iterator[str]:
+    """Serve a page during the block and yield its address."""
+    addresses, stop, ready = list[str](), threading.Event(), threading.Event()
 
     async def serve() -> None:
         async with serving(page) as address:
             watching = asyncio.create_task(page.watch())
-            while not page.is_complete:
+            while not is_complete():
                 await asyncio.sleep(0.01)
             addresses.append(address)
             ready.set()
