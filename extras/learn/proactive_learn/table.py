@@ -3,18 +3,17 @@
 A model counts as trained if its weights lie in the folder of a training; scores and intervals are those of the report.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 
-from envs import in_paper_order
 from orchestrator.report.measures.clustering import outcomes
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.clustered import average_means, estimate_mean, t_interval
-from orchestrator.report.tables.parts import ACC_AND_PS, AVERAGE, by_column, join_measures
+from orchestrator.report.tables.parts import ACC_AND_PS, scenario_table
 from orchestrator.report.tables.table import Table, TableCell, columns, format_signed, line
 from proactive_learn.run_files import RESOLVED, read_train_table
 from sweeps.protocol import ZERO_SHOT
@@ -30,12 +29,12 @@ PAIRED = {
 
 
 class TrainedModel(NamedTuple):
-    """A trained model of a run, with the name of the model, and the scenarios, that it was trained from."""
+    """A trained model of a run: its name, its base model, and the scenarios it was trained on."""
 
     name: str
     base: str
     stage: str
-    """``rp 0.5``, followed by the model's name."""
+    """``rp`` (the reward of a valid suggestion) and the model's name: ``rp 0.5, my-model``."""
     scenarios: tuple[str, ...]
 
 
@@ -70,36 +69,16 @@ def _stage_table(run: RunData, base: str, trained: Sequence[TrainedModel]) -> Ta
         REFERENCE: (base, REFERENCE),
     }
     cells = run.rows.filter(protocol="mcqa")
-    parts = {
-        stage: cells.filter(model=name, condition=condition).select(
-            pl.lit(base).alias("model"), pl.lit(stage).alias("stage"), "scenario", "planned", "scored", "acc", "ps"
-        )
+    played = pl.concat(
+        cells.filter(model=name, condition=condition).with_columns(model=pl.lit(stage))
         for stage, (name, condition) in stages.items()
-    }
-    numbers = pl.concat(parts.values())
-    names = in_paper_order(numbers["scenario"].unique())
-    domain = {name for model in trained for name in model.scenarios}
-    lines = [
-        line(stage, [*_scores(part, names), _mean_score(part, names)]) for stage, part in parts.items() if part.height
-    ]
-    heads = columns("after", [*(f"{name}*" if name in domain else name for name in names), AVERAGE])
-    return Table("learning", f"{base}: acc % / ps, * trained on", heads, tuple(lines), numbers)
-
-
-def _scores(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[TableCell]:
-    cells = by_column(rows)
-    for name in names:
-        row = cells.get(name)
-        is_whole = row is not None and row["acc"] is not None and row["scored"] == row["planned"]
-        text = "-" if row is None or row["acc"] is None else join_measures(row, ACC_AND_PS)
-        yield TableCell(text, style="" if is_whole else "unfinished")
-
-
-def _mean_score(rows: pl.DataFrame, names: Sequence[str]) -> TableCell:
-    if rows.height < len(names) or rows["acc"].null_count():
-        return TableCell("unfinished", style="unfinished")
-    means = {name: sum(rows[name].to_list()) / rows.height for name in ("acc", "ps")}
-    return TableCell(join_measures(means, ACC_AND_PS))
+    )
+    table, domain = scenario_table(played, ACC_AND_PS), {name for model in trained for name in model.scenarios}
+    heads = columns("after", (f"{head.name}{'*' * (head.name in domain)}" for head in table.columns[1:]))
+    lines = sorted(table.rows, key=lambda cells: list(stages).index(cells[0].text))
+    title, names = f"{base}: acc % / ps, * trained on", ("scenario", "planned", "scored", "acc", "ps")
+    numbers = played.select(pl.lit(base).alias("model"), pl.col("model").alias("stage"), *names)
+    return Table("learning", title, heads, tuple(lines), numbers, notes=table.notes)
 
 
 def _change_table(run: RunData, base: str, trained: Sequence[TrainedModel]) -> Table:

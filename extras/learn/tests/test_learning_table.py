@@ -1,5 +1,8 @@
 """Table 3 of a run whose episodes were played by policies instead of models, so that every figure is known."""
 
+from dataclasses import replace
+
+import polars as pl
 import pytest
 import tomli_w
 
@@ -38,6 +41,18 @@ def test_scores_are_before_after_and_reference(run):
     assert stages["stage"].unique(maintain_order=True).to_list() == ["before", "rp 0.75, base-rp-0.75", "reference"]
     assert set(stages.filter(stage="before")["acc"]) == {0.0} and stages.height == 21
     assert set(stages.filter(stage="rp 0.75, base-rp-0.75")["acc"]) == {100.0}
+
+
+def test_an_average_waits_for_pending_episodes_and_not_for_refused_ones(run):
+    first = pl.col("sample_id") == pl.col("sample_id").min().over("cell")
+    refused = pl.when(first).then(pl.lit("refused")).otherwise("ending").alias("ending")
+    half, whole = run.episodes.filter(~first), run.episodes.with_columns(refused)
+    averages = [
+        [row[-1].text for row in table.learning_tables(replace(run, episodes=stored))[0].rows]
+        for stored in (half, whole)
+    ]
+
+    assert averages[0] == ["unfinished"] * 3 and "unfinished" not in averages[1]
 
 
 def test_changes_are_paired_and_grouped_by_what_was_trained(run):
