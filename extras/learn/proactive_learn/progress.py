@@ -8,11 +8,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Event
 from types import TracebackType
-from typing import Self
 
 from actors.text.redaction import redact_address
 from orchestrator.tracking.client import first_line
@@ -33,7 +32,7 @@ LINE_INTERVAL = 10
 LINE_METRICS = ("reward", "live_groups", "asks_hidden", "asks_clear")
 
 
-class TrainingProgress:
+class TrainingProgress(AbstractContextManager["TrainingProgress"]):
     """The metrics of one training: printed, and sent to MLflow on ``send`` and on exit."""
 
     def __init__(self, training: Training, folder: Path, say: Callable[[str], None], off: bool = False) -> None:
@@ -44,9 +43,6 @@ class TrainingProgress:
         self._unsent: list[tuple[int, int, Mapping[str, float]]] = []
         """Step, time in milliseconds, and metrics."""
         self._run: MlflowRun | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.send()

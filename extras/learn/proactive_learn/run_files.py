@@ -57,7 +57,6 @@ def read_train_table(folder: Path) -> dict[str, Any]:
         raise TrainError(f"{folder} has no training; `proactive-sweep train` writes one") from None
 
 
-# -- checkpoints -------------------------------------------------------------------------------------------------------
 def complete_checkpoints(output: Path) -> dict[int, Path]:
     """Return steps -> folder of the checkpoints with ``trainer_state.json``, which the trainer writes last."""
     checkpoints = {}
@@ -72,7 +71,6 @@ def finished_steps(output: Path) -> int:
     return max(complete_checkpoints(output), default=0)
 
 
-# -- rollouts ----------------------------------------------------------------------------------------------------------
 def write_rollouts(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write the rollouts of some steps; a resumed training writes the same part again."""
     parts = folder / ROLLOUTS
@@ -104,7 +102,6 @@ def _mean(values: pl.Series) -> float:
     return float(values.cast(pl.Float64).sum()) / len(values)
 
 
-# -- the model ---------------------------------------------------------------------------------------------------------
 def publish(folder: Path, train: Train) -> Path:
     """Write the weights of the last checkpoint and ``model.toml``, a ``[[model]]`` table for sweeps; return its path.
 

@@ -75,7 +75,7 @@ class Train(Frozen):
     """A folder in the published format, or one with the published train split (``data split``)."""
     scenarios: tuple[str, ...] = ("QD", "COCO")
     samples: Count | None = None
-    """Samples per scenario, drawn by seed; None takes all."""
+    """Samples per scenario, or rows of the published split in all, drawn by seed; None takes all."""
     rp: Share = 0.5
     """Reward of a valid suggestion; the right category earns 1, any other reply 0."""
     states: States = States()

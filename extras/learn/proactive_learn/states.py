@@ -155,28 +155,30 @@ def count_kinds(states: Sequence[TrainingState]) -> str:
     return ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS)
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
 def load_training_states(training: Training) -> list[TrainingState]:
     """Load the states to learn from; raise TrainError if one of them shows a test picture."""
     sweep, train = training
     check_data_path(train.data)
     states: list[TrainingState] = []
     if is_split(Path(train.data)):
-        states += load_split_states(Path(train.data), train.samples, train.seed)
+        states += load_split_states(Path(train.data), train.scenarios, train.samples, train.seed)
     else:
         states += load_states(Path(train.data), train.scenarios, train.samples, train.seed, picture_bounds(train.model))
     refuse_test_pictures(states, train.scenarios, sweep, train.data)
     if wanted := [state for state in states if getattr(train.states, state.kind)]:
         return wanted
-    raise TrainError(f"{train.data} has no state of the kinds that train.states takes ({count_kinds(states)})")
+    kinds = count_kinds(states)
+    raise TrainError(
+        f"{train.data} has no state of {', '.join(train.scenarios)} that train.states takes (it has {kinds})"
+    )
 
 
-def load_split_states(folder: Path, samples: int | None, seed: int) -> list[SplitState]:
-    """Load the rows of a folder, or ``samples`` of them drawn by seed; raises BadData."""
-    rows: Sequence[SplitRow] = list(read_rows(folder))
-    if samples is not None and samples < len(rows):
-        rows = Random(f"{seed}/learning/rows").sample(rows, samples)
-    return [SplitState(row) for row in rows]
+def load_split_states(folder: Path, scenarios: Sequence[str], samples: int | None, seed: int) -> list[SplitState]:
+    """Load the rows of some scenarios from a folder, or ``samples`` of them in all, drawn by seed; raises BadData."""
+    states = [state for state in map(SplitState, read_rows(folder)) if state.scenario in scenarios]
+    if samples is not None and samples < len(states):
+        states = Random(f"{seed}/learning/rows").sample(states, samples)
+    return states
 
 
 def load_states(
@@ -208,7 +210,6 @@ def state_order(state_count: int, train: Train) -> list[int]:
     return indices[:group_count]
 
 
-# -- test pictures -----------------------------------------------------------------------------------------------------
 def refuse_test_pictures(states: Sequence[TrainingState], scenarios: Sequence[str], sweep: Sweep, data: str) -> None:
     """Raise TrainError if a clear view of the sweep's benchmark is among the pictures of the training.
 

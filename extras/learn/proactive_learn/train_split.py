@@ -27,6 +27,7 @@ class SplitRow:
     """One question with its accepted answers."""
 
     number: int
+    """Index over all files, from 0 on."""
     question: str
     """The user's message, options included."""
     answer: str
@@ -66,7 +67,7 @@ def parse_row(columns: dict[str, Any], number: int, file: str) -> SplitRow:
     """Check and return one row. Raises BadData."""
 
     def bad(why: str) -> BadData:
-        return BadData(f"{file}, row {number}: {why}")
+        return BadData(f"row {number} of the split ({file}): {why}")
 
     options, valid = tuple(columns["options"] or ()), tuple(columns["proactive_actions"] or ())
     if columns["ground_truth"] not in options:
@@ -86,7 +87,7 @@ def parse_row(columns: dict[str, Any], number: int, file: str) -> SplitRow:
 def check_split(folder: Path, expected: int = ROWS) -> int:
     """Count the rows. Raises BadData if one is bad or the number differs from the published one."""
     if not is_split(folder):
-        raise BadData(f"{folder} holds no {PATTERN}; `proactive-sweep data split DIR` brings them")
+        raise BadData(f"{folder} holds no {PATTERN}; `proactive-sweep data split DIR` downloads them")
     number = sum(1 for _ in read_rows(folder))
     if number != expected:
         raise BadData(f"{folder} holds {number:,} rows, and the published train split {expected:,}; fetch it again")
@@ -94,7 +95,10 @@ def check_split(folder: Path, expected: int = ROWS) -> int:
 
 
 def fetch_split(folder: Path, revision: str | None = None) -> Path:
-    """Download the split into ``folder/train`` and check it; raises FetchError or BadData."""
+    """Download the split, by default of the newest commit, into ``folder/train``, check it, and return this folder.
+
+    Files of another commit are removed. Raises FetchError or BadData.
+    """
     address, target = pin(Address("hf", DATASET, revision or "", REMOTE)), folder / FOLDER
     source = RemoteFolder(address, target)
     files = {name: size for name, size in source.files.items() if Path(name).match(PATTERN)}
@@ -103,6 +107,9 @@ def fetch_split(folder: Path, revision: str | None = None) -> Path:
     for name, size in files.items():
         print(f"{name}: {size / 1e6:,.0f} MB")
         source.download(name, target / name)
+    for other in target.glob(PATTERN):  # of another commit
+        if other.name not in files:
+            other.unlink()
     shutil.rmtree(source.arriving, ignore_errors=True)
     print(f"{target}: {check_split(target):,} rows at commit {address.revision}, all good")
     return target

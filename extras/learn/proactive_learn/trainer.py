@@ -22,8 +22,10 @@ from proactive_learn.states import TrainingState, count_kinds, load_training_sta
 
 
 class TrainingOutcome(NamedTuple):
+    """The result of one process of a training."""
+
     model: Path | None
-    """``model.toml``; None if the training was interrupted."""
+    """``model.toml``; None if the training was interrupted, and in every process but the first."""
     steps: int
     """Completed steps, those of earlier attempts included."""
 
@@ -36,6 +38,7 @@ def resolve_steps(training: Training, state_count: int) -> Training:
 
 
 def describe_work(states: Sequence[TrainingState], train: Train) -> str:
+    """Return the numbers of states, steps and replies of a training."""
     return (
         f"{len(states):,} states ({count_kinds(states)}), {train.steps:,} steps of {train.groups:,} states x "
         f"{train.rollouts} replies ({train.steps * train.batch:,} replies in all)"
@@ -94,9 +97,9 @@ def _train_steps(
         try:
             trainer.train(resume_from_checkpoint=str(checkpoint))
         except Exception as problem:  # torch, safetensors and pickle raise anything for a damaged file
-            if trainer.checkpoint_loaded:
+            if trainer.checkpoint_loaded or isinstance(problem, TrainError):
                 raise
             reason = one_line(f"{type(problem).__name__}: {problem}".rstrip(": "))
             raise TrainError(
-                f"{checkpoint} is damaged ({reason}); remove it to resume from the checkpoint before it"
+                f"{checkpoint} cannot be resumed from ({reason}); if it is damaged, remove it to resume from the one before it"
             ) from None

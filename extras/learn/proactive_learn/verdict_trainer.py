@@ -53,7 +53,7 @@ class VerdictTrainer(GRPOTrainer):
         self.rows: list[dict[str, Any]] = []
         """Replies since the last checkpoint, of all processes."""
         self.checkpoint_loaded = False
-        """Set at the first step; an error before it means that the checkpoint is damaged."""
+        """Set at the first step; any other error before it than a TrainError may mean that the checkpoint is damaged."""
         self.asked_states: list[TrainingState] = []
         """The state of each reply of this process in the running step."""
         network = self.student.network

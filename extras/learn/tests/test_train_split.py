@@ -36,18 +36,19 @@ def write(folder, rows, name="train-00000-of-00001.parquet"):
 
 
 BAD = {
-    "a foreign truth": ({"ground_truth": "Bus."}, "row 1: the ground truth 'Bus.' is not among its options"),
-    "two pictures": ({"images": [{"bytes": picture(1), "path": None}] * 2}, "row 1: holds 2 pictures"),
-    "no words": ({"prompt": [{"content": [{"type": "image", "text": None}], "role": "user"}]}, "row 1: its prompt has"),
+    "a foreign truth": ({"ground_truth": "Bus."}, "the ground truth 'Bus.' is not among its options"),
+    "two pictures": ({"images": [{"bytes": picture(1), "path": None}] * 2}, "holds 2 pictures"),
+    "no words": ({"prompt": [{"content": [{"type": "image", "text": None}], "role": "user"}]}, "its prompt has"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_row_is_named(name, tmp_path):
     changed, message = BAD[name]
-    write(tmp_path, [row(), row(1, **changed)])
+    write(tmp_path, [row()])
+    write(tmp_path, [row(1, **changed)], "train-00001-of-00001.parquet")
 
-    with pytest.raises(BadData, match=message.replace(".", r"\.")):
+    with pytest.raises(BadData, match=rf"^row 1 of the split \(train-00001-of-00001\.parquet\): {message}"):
         train_split.check_split(tmp_path)
 
 
@@ -68,9 +69,11 @@ def test_incomplete_split_is_refused(tmp_path):
 def test_data_fetch_downloads_split_and_counts_rows(tmp_path):
     pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
     write(tmp_path / "hub/data", [row(k) for k in range(3)])
+    write(tmp_path / "here/train", [row()], "train-00000-of-00002.parquet")  # of another commit
     with serving(Hub(tmp_path / "hub", train_split.DATASET)) as hub:
         done = fetch(hub, tmp_path / "here", command="split")
 
     fetched = tmp_path / "here/train/train-00000-of-00001.parquet"
+    assert list(fetched.parent.glob("*.parquet")) == [fetched]
     assert fetched.read_bytes() == (tmp_path / "hub/data/train-00000-of-00001.parquet").read_bytes()
     assert done.returncode == 2 and "holds 3 rows, and the published train split 26,879" in done.stderr

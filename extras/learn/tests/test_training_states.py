@@ -1,11 +1,9 @@
 """States come from the path of a correct player, rewards from the game's verdict, and no state from a test sample."""
 
-import io
 from dataclasses import replace
 
-import polars as pl
 import pytest
-from PIL import Image
+from test_train_split import row, write
 
 from envs import SCENARIOS
 from envs.types import Action
@@ -72,26 +70,16 @@ def test_a_sample_that_shows_its_answer_at_once_has_one_clear_state():
 
 
 # -- the published split -----------------------------------------------------------------------------------------------
-OPTIONS = ["Add more details.", "I cannot tell.", "Cat.", "Dog.", "Sun.", "Car."]
-
-
-def split_states(folder, samples=None, seed=0, **changed):
+def split_states(folder, scenarios=NAMES, **changed):
     """Return the states of a split of 20 rows."""
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 8), (9, 0, 0)).save(buffer, "PNG")
-    row = {
-        "prompt": [{"content": [{"type": "text", "text": "What is it?\nA. Add more details."}], "role": "user"}],
-        "ground_truth": "Cat.", "proactive_actions": ["Add more details."], "options": OPTIONS,
-        "images": [{"bytes": buffer.getvalue(), "path": None}], **changed,
-    }  # fmt: skip
-    pl.DataFrame([row] * 20).write_parquet(folder / "train-00000-of-00001.parquet")
-    return load_split_states(folder, samples, seed)
+    return load_split_states(write(folder, [row(**changed)] * 20), scenarios, None, 0)
 
 
 def test_a_row_of_the_split_is_a_state_with_the_games_verdicts(tmp_path):
     state = split_states(tmp_path)[0]
 
-    assert state.scenario == "QD" and state.job().request.messages[0].text.startswith("What is it?\nA. Add")
+    assert state.scenario == "QD" and state.job().request.messages[0].text.startswith("What is it? 0\nA. Add")
+    assert split_states(tmp_path, ["COCO"]) == [], "a row of another scenario is left out"
     assert [picture.size for picture in state.job().pictures.values()] == [(8, 8)]
     for reply, reward, action in (
         ("Cat.", 1.0, Action.CATEGORY), ("C", 1.0, Action.CATEGORY), ("C. Cat.", 1.0, Action.CATEGORY),

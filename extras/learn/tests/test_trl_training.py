@@ -191,12 +191,15 @@ def test_ctrl_c_keeps_a_checkpoint_and_a_damaged_one_is_refused(finished_run, ow
         act_at_step_3(patched, lambda: os.kill(os.getpid(), signal.SIGINT))
         done, _ = train(tmp_path / "run", own)
     assert done == (None, 3) and not (tmp_path / "run/model.toml").exists()
-    path = tmp_path / "run/checkpoint-3/optimizer.pt"
-    content = path.read_bytes()
-    path.write_bytes(b"")
-    with pytest.raises(TrainError, match=r"checkpoint-3 is damaged .*; remove it to resume from"):
-        train(tmp_path / "run", own)
-    path.write_bytes(content)
+    shown = load_training_states(settings.load(DEMO, own))[0]  # in step 4
+    picture = shown.renderer.folder / shown.job().request.messages[0].images[0].path
+    damaged = {tmp_path / "run/checkpoint-3/optimizer.pt": r"checkpoint-3 .* if it is damaged, remove it"}
+    for path, reason in (damaged | {picture: rf"^{shown.key} cannot be shown"}).items():
+        content = path.read_bytes()
+        path.write_bytes(b"")
+        with pytest.raises(TrainError, match=reason):
+            train(tmp_path / "run", own)
+        path.write_bytes(content)
 
     assert train(tmp_path / "run", own)[0].model and 4 in complete_checkpoints(tmp_path / "run")
     assert adapter_bytes(tmp_path / "run") == adapter_bytes(finished_run)
