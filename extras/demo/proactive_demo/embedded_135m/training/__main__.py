@@ -19,17 +19,10 @@ from torch import nn
 from transformers import AutoModelForImageTextToText, PreTrainedTokenizerBase
 
 from proactive_demo.embedded.training.pictures import FIRST_SEED, HELD_OUT, LAP, Bank, draw_bank
-from proactive_demo.embedded.training.stages import Labels
 from proactive_demo.embedded.training.trainer import Schedule, TrainingRun, add_options, run_fields
 from proactive_demo.embedded_135m.assemble import EMBEDDED, assemble, load_language, load_tokenizer
 from proactive_demo.embedded_135m.training.conversations import ASKING, FINISHING, SPEAKING, Mixture
-from proactive_demo.embedded_135m.training.looking_stage import (
-    LookingStage,
-    PictureEncoder,
-    Targets,
-    Words,
-    word_accuracy,
-)
+from proactive_demo.embedded_135m.training.looking_stage import LookingStage, PictureEncoder, Words, word_accuracy
 from proactive_demo.embedded_135m.training.speaking_stage import EncodeRows, SpeakingStage, add_adapter
 
 SPEAKING_SEED = FIRST_SEED + 100
@@ -88,10 +81,6 @@ class PictureRun(TrainingRun):
         encoder.load_state_dict(self.state(stage)["modules"])
         return encoder
 
-    def looking_bank(self) -> Bank:
-        """Return the pictures of the tower."""
-        return draw_bank(self.work / "looking", self.laps, FIRST_SEED, self.lap)
-
     @cached_property
     def speaking_bank(self) -> Bank:
         """The pictures of the adapter."""
@@ -118,7 +107,7 @@ def refine(run: PictureRun) -> None:
 def train_encoder(run: PictureRun, name: str, encoder: PictureEncoder, seed: int) -> None:
     """Train tower and bridge, and log the accuracy on held-out pictures."""
     words = run.words()
-    stage = LookingStage(run.looking_bank(), words, seed)
+    stage = LookingStage(draw_bank(run.work / "looking", run.laps, FIRST_SEED, run.lap), words, seed)
     run.train(name, encoder, lambda step, _: stage.losses(encoder, step))
     accuracy = word_accuracy(encoder, run.held_out, words)
     run.log(f"{run.stages[name].name}, share of held-out pictures whose first token is the right word: {accuracy}")
@@ -126,8 +115,7 @@ def train_encoder(run: PictureRun, name: str, encoder: PictureEncoder, seed: int
 
 def speak(run: PictureRun) -> None:
     """Run stage 3."""
-    bank = run.speaking_bank
-    tokens = run.words().simulate(Targets.of(Labels(bank)).slots(), run.seed)
+    tokens = run.words().simulate(run.speaking_bank, run.seed)
     train_adapter(run, "speak", lambda rows: tokens[rows], SPEAKING)
 
 

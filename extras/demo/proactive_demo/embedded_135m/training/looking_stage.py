@@ -64,8 +64,7 @@ class Targets:
         scenario, corruption = torch.from_numpy(labels.scenario), torch.from_numpy(labels.corruption)
         unknown = torch.full_like(category, -100)
         number = torch.where((count >= 1) & (count <= 4), NOTHING + count, unknown)
-        what = torch.where(share < NAMED_FROM, torch.full_like(category, NOTHING), unknown)
-        what = torch.where(share >= NAMED_FROM, torch.where(category >= 0, category, number), what)
+        what = torch.where(share < NAMED_FROM, NOTHING, torch.where(category >= 0, category, number))
         visible = (share >= KNOWN).long() + (share >= CLEAR).long()
         return cls(what, visible, torch.where(corruption >= 0, len(PLACES) + corruption, scenario))
 
@@ -80,11 +79,11 @@ class Words:
         self.tables = (what, visible, place, what)
         self.scale = what.pow(2).mean()
 
-    def simulate(self, targets: tuple[Tensor, ...], seed: int) -> Tensor:
+    def simulate(self, bank: Bank, seed: int) -> Tensor:
         """Return picture tokens [n, 4, width] like those of an uncertain tower: the right word mixed with another, plus noise."""
         generator = torch.Generator().manual_seed(seed)
         slots = list[Tensor]()
-        for table, labels in zip(self.tables, targets, strict=True):
+        for table, labels in zip(self.tables, Targets.of(Labels(bank)).slots(), strict=True):
             other = table[torch.randint(len(table), labels.shape, generator=generator)]
             right = torch.where((labels >= 0).unsqueeze(1), table[labels.clamp(min=0)], table.mean(0))
             share = torch.rand(len(labels), 1, generator=generator) * MOST_CONFUSION
