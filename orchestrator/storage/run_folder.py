@@ -24,7 +24,6 @@ from actors.text.printable import list_first
 from actors.text.redaction import redact_address, redact_addresses
 from envs.errors import DamagedRunError, RunFolderError
 from envs.plural import pluralize
-from envs.regular import parse_json
 from envs.samples import SkippedLines
 from orchestrator.storage import checksums, lock, safe_write
 from orchestrator.storage.episode_store import KEY, episodes, filter_planned, key_frame
@@ -58,7 +57,11 @@ class PlannedCell(TypedDict):
     """For a sweep that stops by precision: the episodes of the full set, more than ``planned`` once the cell has stopped."""
 
 
-_CELLS = TypeAdapter(list[PlannedCell])
+class PlanFile(TypedDict):
+    cells: list[PlannedCell]
+
+
+_PLAN_FILE = TypeAdapter(PlanFile)
 Parsed = TypeVar("Parsed")
 
 
@@ -166,7 +169,7 @@ def write_plan(folder: Path, cells: Sequence[Mapping[str, Any]], keys: Iterable[
 def planned_cells(folder: Path) -> list[PlannedCell]:
     """Return the cells of ``plan.json``. Raises RunFolderError if it is absent or damaged."""
     path = folder / PLAN
-    cells = _read(path, lambda content: _CELLS.validate_python(parse_json(content)["cells"], strict=True))
+    cells = _read(path, lambda content: _PLAN_FILE.validate_json(content, strict=True)["cells"])
     if cells is None:
         raise RunFolderError(f"{path} is not there: the run has not begun to play yet")
     return cells

@@ -1,5 +1,6 @@
 """RunData holds what belongs to the plan; earlier configurations, other data and damaged files are reported."""
 
+import json
 import shutil
 
 import polars as pl
@@ -8,7 +9,7 @@ import pytest
 from envs.errors import RunFolderError
 from envs.samples import lines_file
 from orchestrator.report.read_run import read_run
-from orchestrator.storage.run_folder import KEYS
+from orchestrator.storage.run_folder import KEYS, PlannedCell
 from tests.benchmark import copy_benchmark
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -46,6 +47,11 @@ def test_other_benchmark_in_data_folder_is_detected(run, run_data, tmp_path):
     assert other_data.rows.equals(run_data.rows)
 
 
+HALF_A_CHARACTER = json.dumps(
+    {"cells": [dict.fromkeys(PlannedCell.__annotations__, "\ud800") | {"planned": 1, "full": 1}]}
+).encode()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -55,6 +61,7 @@ def test_other_benchmark_in_data_folder_is_detected(run, run_data, tmp_path):
         ("plan.json", None, "has not begun"),
         ("plan.json", b"[1, 2", "is damaged"),
         ("plan.json", b'{"cells": [{"cell": 1}]}', "is damaged"),
+        ("plan.json", HALF_A_CHARACTER, "is damaged"),
     ],
 )
 def test_damaged_folder_is_refused_in_one_line(run, tmp_path, name, content, message):
