@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from actors.text.printable import say
 from envs.errors import UserError
+from envs.plural import pluralize
 from orchestrator.cli.options import ModelSources, Names, Output, Overrides, Update, readable_folder
 from orchestrator.cli.printing import print_answers, print_lines, print_mlflow, print_tables
 
@@ -57,12 +59,12 @@ def run(
     from sweeps.sweep_file import require_data
 
     endings_to_retry = parse_endings(retry)
-    options: dict[str, Any] = {"limit": limit, "conditions": conditions, "scenarios": scenarios, "data": data}
+    options = {"conditions": conditions, "scenarios": scenarios, "data": data}
     if sweep:
-        overrides = sweep_source.selection_overrides(**options)
-        loaded = sweep_source.load_sweep(Path(sweep), [*overrides, *set_], output, model)
+        overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in options.items() if value]
+        loaded = sweep_source.load_sweep(Path(sweep), [*overrides, *set_], output, model, limit)
     elif model:
-        sweep = str(sweep_source.write_line(model, options, output, None))
+        sweep = str(sweep_source.write_line(model, {"limit": limit, **options}, output, None))
         print_lines([f"{sweep}: the sweep; the same line resumes it, `run {sweep} --update` plays it as edited"])
         loaded = sweep_source.load_sweep(Path(sweep), set_, None)
     else:
@@ -97,7 +99,7 @@ def _print_outcome(outcome: AttemptOutcome, sweep: Sweep, folder: Path) -> None:
         if sweep.tracking.uri != "none":
             print(f"Figures and tables in MLflow: proactive-sweep track {shlex.quote(str(folder))}")
         if failed := int(outcome.rows["failed"].sum()):
-            print_lines([f"{failed:,} episodes failed; rerun with --retry failed to play them again"])
+            print_lines([f"{pluralize(failed, 'episode')} failed; rerun with --retry failed to play them again"])
         warn_of_cut_thoughts(outcome.rows)
         print_answers(outcome.rows, sweep, folder)
     for group, reason in outcome.reasons.items() if stored or outcome.seconds else ():

@@ -1,9 +1,8 @@
 """The sweep that a command line describes: a file with options, or models alone, whose sweep is written as a file."""
 
-import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,16 +27,17 @@ FREE_SHARE = 0.9
 """Share of a GPU's memory that must be unused for it to count as free."""
 
 
-def load_sweep(path: Path, overrides: Iterable[str], output: str | None, models: Sequence[str] = ()) -> Sweep:
-    """Load the sweep that the options describe; raises UserError."""
-    sweep = load(path, overrides, read_models(models) if models else [])
+def load_sweep(
+    path: Path, overrides: Sequence[str], output: str | None, models: Sequence[str] = (), limit: int | None = None
+) -> Sweep:
+    """Load the sweep that the options describe; raises UserError. ``limit`` is of multiple choice, if that is played."""
+    entries = read_models(models) if models else []
+    sweep = load(path, overrides, entries)
+    if limit is not None:
+        is_open_ended = all(protocol.is_open_ended for protocol in sweep.protocols)
+        table = "open_ended.selection" if is_open_ended else "selection"
+        sweep = load(path, [f"{table}.limit={limit}", *overrides], entries)
     return sweep if output is None else sweep.model_copy(update={"output": required_name(output)})
-
-
-def selection_overrides(limit: int | None, conditions: str, scenarios: str, data: str) -> list[str]:
-    """Return the overrides of a sweep's keys that these options stand for."""
-    values = {"conditions": conditions, "scenarios": scenarios, "data": data, "selection.limit": limit}
-    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value]
 
 
 def read_models(sources: Sequence[str]) -> list[Entry]:
@@ -70,7 +70,7 @@ def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str |
     path = file or Path(f"outputs/{names[0]}.toml" if "://" in folder else f"{folder.rstrip('/')}.toml")
     head = f"# {_describe_line(sources, options, output)}\n"
     if path.exists():
-        if not path.read_text(encoding="utf-8").startswith(head):
+        if not path.read_text(encoding="utf-8", errors="replace").startswith(head):
             command = f"proactive-sweep run {shlex.quote(str(path))}"
             raise UserError(f"{path} is another line's sweep; type `{command}` to resume it, or name another --output")
         return path
@@ -95,7 +95,7 @@ def _describe_line(sources: Sequence[str], options: Mapping[str, Any], output: s
     words = [word for source in sources for word in ("--model", source)]
     for name, value in {**options, "output": output}.items():
         words += [f"--{name}", str(value)] if value else []
-    return shlex.join(["proactive-sweep", "run", *words])
+    return shlex.join(["proactive-sweep", "run", *words]).replace("\n", "\\n")
 
 
 def find_data(data: str, folder: Path) -> str:

@@ -108,10 +108,20 @@ def test_the_line_writes_a_sweep_that_the_same_line_resumes_and_another_leaves(
     assert file.read_text().startswith("# proactive-sweep run --model 'my llava' --limit 3 --scenarios ROD,QD --data ")
     assert (sweep.data, sweep.selection.limit, sweep.scenarios) == (str(demo_data), 3, ("ROD", "QD"))
     assert [condition.name for condition in sweep.conditions] == ["zero-shot", "hint"]
+    (tmp_path / "two\nlines").symlink_to(checkpoint)
+    assert load(sweep_source.write_line(["two\nlines"], options, "two", None)).output == "two"
     file.write_text(edited := file.read_text().replace("limit = 3", "limit = 4"))
     assert sweep_source.write_line(["my llava"], options, None, None).read_text() == edited
     with pytest.raises(UserError, match=r"another line's sweep; type `proactive-sweep run outputs/my-llava\.toml`"):
         sweep_source.write_line(["my llava"], {**options, "limit": 5}, None, None)
+
+
+def test_a_limit_is_of_the_protocols_that_a_sweep_plays() -> None:
+    choice, answers = (sweep_source.load_sweep(Path(name), [], None, (), 2) for name in ("baselines", "paper-oeg"))
+    typed = sweep_source.load_sweep(Path("baselines"), ["selection.limit=3"], None, (), 2)
+
+    assert (choice.selection.limit, answers.open_ended.selection.limit, typed.selection.limit) == (2, 2, 3)
+    assert answers.selection.limit is choice.open_ended.selection.limit is None
 
 
 def test_data_are_named_or_in_the_environment_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
