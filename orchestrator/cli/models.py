@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from actors.text.printable import printable, say
+from actors.text.printable import error_text, printable, say
 from envs.errors import UserError
 from orchestrator.cli.options import AsJson, MovedData
 from orchestrator.cli.printing import print_result, reading
@@ -148,12 +148,15 @@ def _describe_input(address: str, model: str, sweep: Path | None, data: Path, ju
         raise UserError(str(reason)) from None
     reader = judge_spec.model if judge_spec else cell.model
     if model or judge_spec:
-        text = preview.apply_chat_template(reader, request)
+        try:
+            text = preview.apply_chat_template(reader, request)
+        except Exception as problem:  # transformers may raise anything on a damaged checkpoint
+            raise UserError(f"the chat template of {reader.name} cannot be rendered: {error_text(problem)}") from None
         if text is not None:
             return text
         if reader.backend != "builtin":
-            why = source_fault(reader) or f"{reader.name} is not on this disk"
-            say(f"{why}: showing the conversation without its chat template")
+            why = source_fault(reader) or f"no chat template of {reader.name} can be read here"
+            say(f"{why}: showing the conversation without it")
     return preview.format_messages(preview.shown_messages(request))
 
 

@@ -222,6 +222,17 @@ def test_a_prompt_is_printed_by_its_address(demo_data: Path, tmp_path: Path) -> 
     assert missing.exit_code == 2 and "no sample with id 4000" in missing.stderr
 
 
+def test_the_prompt_of_a_damaged_checkpoint_is_a_sentence(demo_data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="its engine is not installed")
+    (tmp_path / "config.json").write_text('{"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava"}')
+    typed = ("models", "try", tmp_path, "--prompt", "ROD/0", "--data", demo_data)
+    assert "no chat template of" in call(*typed).stderr
+    for name in ("tokenizer", "tokenizer_config", "preprocessor_config"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    done = call(*typed)
+    assert done.exit_code == 2 and "cannot be rendered" in done.stderr
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 def test_status_counts_states_and_lists_cells_on_request(folder: Path, demo_data: Path, tmp_path: Path) -> None:
     assert "14 cells: 14 complete (--cells lists them)" in call("status", folder).output
