@@ -29,9 +29,8 @@ def line(**changes) -> str:
 
 
 def write_lines(folder: Path, *lines: str | bytes) -> Path:
-    folder.joinpath(FILE).write_bytes(
-        b"\n".join(text if isinstance(text, bytes) else text.encode() for text in lines) + b"\n"
-    )
+    encoded = (text if isinstance(text, bytes) else text.encode() for text in lines)
+    folder.joinpath(FILE).write_bytes(b"\n".join(encoded) + b"\n")
     return folder
 
 
@@ -42,9 +41,8 @@ def test_a_good_line_keeps_every_field(tmp_path):
     assert (sample.first_frame, sample.frames, sample.reference_frame) == (7, 14, 0)
     assert pickle.loads(pickle.dumps(sample)) == sample
     assert parse_sample(line(attribute="other"), "ROD").digest != sample.digest, "content is part of the key"
-    assert parse_sample(json.dumps(dict(reversed(ENTRY.items()))), "ROD").digest == sample.digest, (
-        "order of fields is not"
-    )
+    reversed_entry = dict(reversed(ENTRY.items()))
+    assert parse_sample(json.dumps(reversed_entry), "ROD").digest == sample.digest, "order of fields is not"
 
 
 BAD = {
@@ -147,9 +145,8 @@ def test_pipe_folder_and_circular_link_are_reported(tmp_path):
 
 def test_weak_occlusion_is_whatever_python_holds_equal_to_false(tmp_path):
     lines = [line(id=n, strong_occlusions=mark) for n, mark in enumerate((False, 0, 0.0, True, None, "no"))]
-    assert [sample.id for sample in load_samples(write_lines(tmp_path, *lines), "ROD")] == [3, 4, 5], (
-        "as `==` in the package"
-    )
+    samples = load_samples(write_lines(tmp_path, *lines), "ROD")
+    assert [sample.id for sample in samples] == [3, 4, 5], "as `==` in the package"
 
 
 def test_a_link_that_leads_out_of_the_data_folder_is_refused(tmp_path):

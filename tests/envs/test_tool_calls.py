@@ -90,9 +90,8 @@ def test_awkward_categories_are_answered_and_not_taken_for_letters(categories):
     state = game.initial(sample)
     view = game.view(sample, state)
     calls = calls_of(sample, state, view)
-    ended = [
-        game.step(sample, state, called_option(view, calls, write_call(calls, category))) for category in categories
-    ]
+    replies = [called_option(view, calls, write_call(calls, category)) for category in categories]
+    ended = [game.step(sample, state, reply) for reply in replies]
 
     assert [turn.action for _, turn in ended] == [Action.CATEGORY] * 4
     assert [after.ending for after, _ in ended] == [

@@ -54,14 +54,13 @@ def test_only_a_known_language_model_without_a_sign_of_pictures_reads_text_only(
 
 def test_the_chat_template_may_stand_in_any_of_its_files(tmp_path):
     named = [{"name": "default", "template": CHATML}, {"name": "tool_use", "template": "{{ tools }}"}]
-    for number, others in enumerate(
-        (
-            {"tokenizer_config": {"chat_template": CHATML}},
-            {"tokenizer_config": {"chat_template": named}},
-            {"tokenizer_config": {}, "chat_template": {"chat_template": CHATML}},
-            {"tokenizer_config": {}, "processor_config": {"chat_template": CHATML}},
-        )
-    ):
+    places = (
+        {"tokenizer_config": {"chat_template": CHATML}},
+        {"tokenizer_config": {"chat_template": named}},
+        {"tokenizer_config": {}, "chat_template": {"chat_template": CHATML}},
+        {"tokenizer_config": {}, "processor_config": {"chat_template": CHATML}},
+    )
+    for number, others in enumerate(places):
         checkpoint = read_checkpoint(model(files(tmp_path / str(number), VISION, **others)))
         assert checkpoint is not None and CHATML in (checkpoint.template or "")
         assert ("tools" in (checkpoint.template or "")) is (number == 1)

@@ -37,9 +37,7 @@ def unsafe_keys(model: ModelSpec) -> list[str]:
     return unsafe_options(model.backend, model.options, model.processor)
 
 
-@pytest.mark.parametrize(
-    ("backend", "table", "attempt"), ATTEMPTS, ids=[f"{b}-{next(iter(a))}" for b, _, a in ATTEMPTS]
-)
+@pytest.mark.parametrize(("backend", "table", "attempt"), ATTEMPTS)
 def test_an_option_that_can_run_code_is_refused_by_its_key(backend: str, table: str, attempt: dict[str, Any]) -> None:
     key = f"{table}.{next(iter(attempt))}"
     with pytest.raises(SweepError, match=f"{key} of m can run code that nobody checked; .*unsafe_options = true"):

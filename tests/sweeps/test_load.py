@@ -125,7 +125,6 @@ def test_decoding_may_follow_the_checkpoint(tmp_path):
 def test_answers_of_several_turns_have_a_judge_that_can_be_asked_between_them():
     talk = {**SMALL, "protocol": "oeg-multi", "conditions": ["zero-shot", "hint"]}
     both = build({**talk, "protocol": ["mcqa", "oeg-multi"], "judge": {"model": "rule-judge"}}, "small.toml")
-    assert [cell.key for cell in both.cells()] == [
-        f"oracle/QD/{name}" for name in ("zero-shot", "zero-shot-oeg-multi", "hint", "hint-oeg-multi")
-    ]
+    names = ("zero-shot", "zero-shot-oeg-multi", "hint", "hint-oeg-multi")
+    assert [cell.key for cell in both.cells()] == [f"oracle/QD/{name}" for name in names]
     assert both.turn_judge is both.judge and not both.is_judged

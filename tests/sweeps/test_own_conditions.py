@@ -27,13 +27,12 @@ system = "Answer with one letter."
 template = "Options:\\n{options}Question: {question}"
 history = true
 history_turns = 2
-scenarios = ["quickdraw", "ROD"]
+scenarios = ["QD", "ROD"]
 """
 
 
 def sweep(data, text=OWN, **fields):
     names = {"scenarios": ["ROD", "QD"], "models": ["uniform"], **fields}
-    text = text.replace('"quickdraw"', '"QD"')
     return build({"data": str(data), **names, **tomllib.loads(text)}, "mine.toml")
 
 

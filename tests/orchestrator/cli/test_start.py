@@ -42,9 +42,8 @@ def test_help_loads_no_heavy_package(command):
 
 
 def test_a_plan_loads_no_tables_and_no_engine(demo_data, tmp_path):
-    heavy, modules = measure_imports(
-        "plan", "baselines", "--set", f"data={demo_data}", "--output", str(tmp_path / "run")
-    )
+    options = ("--set", f"data={demo_data}", "--output", str(tmp_path / "run"))
+    heavy, modules = measure_imports("plan", "baselines", *options)
 
     assert heavy == set()
     assert modules < MODULES["plan"]

@@ -119,9 +119,8 @@ def test_a_stored_certificate_stays_and_a_missing_one_is_replaced(tmp_path: Path
     assert add_certificate(tmp_path, "m", certificate()) == []
     first = (tmp_path / FILE).read_bytes()
 
-    assert add_certificate(tmp_path, "m", certificate({"ROD/hint": changed(pixel_values="d")})) == [
-        "pixel_values of ROD/hint"
-    ]
+    other = certificate({"ROD/hint": changed(pixel_values="d")})
+    assert add_certificate(tmp_path, "m", other) == ["pixel_values of ROD/hint"]
     assert add_certificate(tmp_path, "m", certificate({}, reason="a hiccup")) == []
     assert (tmp_path / FILE).read_bytes() == first
     assert add_certificate(tmp_path, "m", certificate({"ROD/hint": recorded(), "QD/hint": recorded()})) == []

@@ -51,9 +51,7 @@ def test_two_samples_of_each_scenario_and_condition_are_planned(demo_data: Path,
 
 def test_models_are_named_and_services_of_a_sweep_are_left_out(tmp_path: Path) -> None:
     sweep = tmp_path / "mine.toml"
-    sweep.write_text(
-        'name = "mine"\ndata = "data"\nmodels = ["qwen2.5-vl-7b", "gpt-4.1"]\nconditions = ["zero-shot"]\n'
-    )
+    sweep.write_text('name = "mine"\ndata = "data"\nmodels = ["qwen2.5-vl-7b", "gpt-4.1"]\nconditions = "hint"\n')
     assert [model.name for model in models([], sweep)] == ["qwen2.5-vl-7b"]
     assert [model.name for model in models([], sweep, services=True)] == ["qwen2.5-vl-7b", "gpt-4.1"]
     assert [model.name for model in models(["gpt-4.1"], None)] == ["gpt-4.1"]

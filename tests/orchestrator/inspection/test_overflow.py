@@ -36,7 +36,6 @@ def test_an_unknown_model_is_not_guessed_at_and_missing_pictures_are_not_missed(
     model = ModelSpec(name="m", source="nowhere/m", options={"max_model_len": 100})
     assert model_facts(model) == (100, {})
     for name in SCENARIOS.values():
-        (tmp_path / f"{name.stem}_preprocessed.jsonl").write_bytes(
-            (demo_data / f"{name.stem}_preprocessed.jsonl").read_bytes()
-        )
+        file = f"{name.stem}_preprocessed.jsonl"
+        (tmp_path / file).write_bytes((demo_data / file).read_bytes())
     assert forecast(tmp_path, ["history"], **INTERNVL) == forecast(demo_data, ["history"], **INTERNVL) != []

@@ -32,9 +32,8 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def prove(checkpoint: Path, data: Path, output: Path, code: int) -> dict[str, object]:
-    done = CliRunner().invoke(
-        app, ["models", "try", "--prove", str(checkpoint), "--data", str(data), "--output", str(output), "--json"]
-    )
+    typed = ["models", "try", "--prove", str(checkpoint), "--data", str(data), "--output", str(output), "--json"]
+    done = CliRunner().invoke(app, typed)
     assert done.exit_code == code, done.output
     (row,) = json.loads(done.stdout)
     return dict(row)

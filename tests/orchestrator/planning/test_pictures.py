@@ -16,9 +16,8 @@ ENTRY = {"name": "m", "source": "org/m", "backend": "transformers"}
 
 
 def plan_of(demo_data, conditions, scenarios=("QD",), models=("m",), **more):
-    return build_plan(
-        runs.sweep(demo_data, list(models), list(conditions), scenarios=list(scenarios), model=[ENTRY], **more)
-    )
+    more |= {"scenarios": list(scenarios), "model": [ENTRY]}
+    return build_plan(runs.sweep(demo_data, list(models), list(conditions), **more))
 
 
 def test_solved_examples_are_shown_too(demo_data):
@@ -56,9 +55,8 @@ def test_hashes_are_recorded_and_more_are_added(tmp_path, data):
     assert record(tmp_path, data, "a") == {"a": digest(b"one")}
     assert record(tmp_path, data, "a", "b", "gone") == {"a": digest(b"one"), "b": digest(b"two"), "gone": ""}
     status = (data / "a.png").stat()
-    assert read_pictures(tmp_path)["a.png"] == PictureFile(
-        "a.png", 3, status.st_mtime_ns, status.st_ctime_ns, digest(b"one")
-    )
+    expected = PictureFile("a.png", 3, status.st_mtime_ns, status.st_ctime_ns, digest(b"one"))
+    assert read_pictures(tmp_path)["a.png"] == expected
     assert checksums.damaged_files(tmp_path) == []
     before = (tmp_path / FILE).stat().st_mtime_ns
     record(tmp_path, data, "a", "b")
