@@ -76,6 +76,8 @@ def _run_pip(*arguments: str) -> None:
     )  # fmt: skip
     if result.returncode:
         lines = result.stderr.strip().splitlines() or ["nothing"]
+        if lines[-1].endswith("No module named pip"):  # as in environments of uv
+            raise InstallError(f"{sys.executable} has no pip; add it, for example by uv pip install pip")
         last_error = next((line for line in reversed(lines) if line.startswith("ERROR: ")), lines[-1])
         raise InstallError(
             f'pip says "{last_error.removeprefix("ERROR: ")}"; correct the requirements, or without internet set PIP_INDEX_URL or'

@@ -96,9 +96,10 @@ def describe_overlong(model: ModelSpec, reply_tokens: int, body: Mapping[str, An
     limit = body[field]
     if not own or "tools" in body or reply_tokens <= 2 * limit + MOST_LONGER:
         return ""
+    remedy = f'write server = "{LLAMA_CPP}" in its endpoint, or ' if field == NEW_LIMIT else ""
     return (
         f"{model.name}: the service wrote {reply_tokens} tokens where {limit} are allowed, so it does not know {field};"
-        f' write server = "{LLAMA_CPP}" in its endpoint, or set the limit in its options'
+        f" {remedy}set the limit in its options"
     )
 
 

@@ -24,10 +24,8 @@ def test_bounds_are_passed_by_less_than_one_request(seed: int) -> None:
 
     async def ask(wallet: Wallet) -> None:
         cost = chance.uniform(0.1, 0.5)
-        async with wallet.open(0.1) as bill:
-            await asyncio.sleep(chance.uniform(0, 0.01))
-            bill.cost, bill.prompt_cost = cost, cost - 0.1
-            paid.append(cost)
+        await pay(wallet, cost, chance.uniform(0, 0.01))
+        paid.append(cost)
 
     async def play() -> dict[str, float]:
         ledger = Ledger({"a": None, "b": 4.0}, 10.0, {"a": 1.0})

@@ -6,6 +6,7 @@ pip reads a folder of wheels made here, so no test needs a network.
 import importlib.metadata
 import subprocess
 import sys
+import venv
 import zipfile
 
 import pytest
@@ -64,3 +65,10 @@ def test_failure_is_one_sentence_with_requirement_installer_and_remedy(wheels, t
     assert reason.startswith("sweep_helper==7.0 cannot be installed on ") and "\n" not in reason
     assert 'pip says "No matching distribution found for sweep_helper==7.0"; correct the requirements' in reason
     assert [path.name for path in folder.parent.iterdir()] == ["abc.lock"]
+
+
+def test_an_environment_without_pip_is_told_how_to_get_it(tmp_path, monkeypatch):
+    venv.create(tmp_path / "bare")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare/bin/python"))
+    reason = own_packages.install(["sweep_helper==7.0"], str(tmp_path / "packages/abc"))
+    assert reason.endswith("bare/bin/python has no pip; add it, for example by uv pip install pip")

@@ -43,7 +43,8 @@ def test_text_config_and_tokenizer_end_no_reply_that_follows_the_checkpoint(fold
     assert reply(folder).reply_tokens == 3
     followed = reply(folder, checkpoint=True)
     assert (followed.reply_tokens, followed.finish) == (6, "stop")
-    assert followed.text == package_reply(folder)
+    package = PackageNetwork(entry(folder)).reply((QUESTION,), shown(folder, QUESTION), LENGTH)
+    assert followed.text == package.rstrip("\ufffd")
 
 
 def say(folder: Path, generation: dict[str, Any], text_end: int | None = None) -> None:
@@ -72,10 +73,6 @@ def reply_tokens(folder: Path) -> list[int]:
     output = call.network.generate(**inputs, max_new_tokens=LENGTH, do_sample=False, pad_token_id=0)
     tokens: list[int] = output[0][inputs["input_ids"].shape[1] :].tolist()
     return tokens
-
-
-def package_reply(folder: Path) -> str:
-    return PackageNetwork(entry(folder)).reply((QUESTION,), shown(folder, QUESTION), LENGTH).rstrip("\ufffd")
 
 
 def entry(folder: Path) -> ModelSpec:

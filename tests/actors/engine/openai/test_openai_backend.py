@@ -109,11 +109,16 @@ def test_own_service_that_ignores_the_limit_of_a_reply_is_stopped(tmp_path: Path
         answer["usage"]["completion_tokens"] = 900
         return status, headers, answer
 
-    async def play(backend: OpenAIBackend, service: Service) -> None:
-        with pytest.raises(ModelStopped, match=r'wrote 900 tokens where 50 .*write server = "llama\.cpp"'):
-            await ask(backend, service)
+    for server, remedy in (
+        ("vllm", r'write server = "llama\.cpp"'),
+        ("llama.cpp", "max_tokens; set the limit in its options"),
+    ):
 
-    play_against(tmp_path, long_reply, play, key_env="")
+        async def play(backend: OpenAIBackend, service: Service, remedy: str = remedy) -> None:
+            with pytest.raises(ModelStopped, match=f"wrote 900 tokens where 50 .*{remedy}"):
+                await ask(backend, service)
+
+        play_against(tmp_path, long_reply, play, key_env="", server=server)
     play_against(tmp_path, long_reply, ask)  # a provider may count its thoughts
 
 
