@@ -1,7 +1,7 @@
 """Commands to a running sweep: one file per command in ``control/``, and ``control.jsonl`` with the effect of each.
 
-Anyone with write access to the run folder can send a command; only the driver writes the log. What holds is what the log
-comes to, also for later attempts. A logged command is never taken again, and an invalid file is refused without effect.
+Anyone with write access to the run folder can send a command; only the driver writes the log, which decides what is paused,
+cancelled and drained, also in later attempts. A logged command is never taken again. An invalid file is refused.
 """
 
 import getpass

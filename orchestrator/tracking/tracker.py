@@ -27,9 +27,10 @@ from sweeps.spec import Sweep
 
 OTLP = ("otlp://", "otlps://")
 """Addresses of OpenTelemetry, which version 0.2.0 had last."""
-CLOSE_SERVER_S, CLOSE_LOCAL_S, CLOSE_KILLED_S, SILENT_S = 60.0, 300.0, 2.0, 5.0
-"""Seconds that ``close`` waits for a server, for a file in the run folder, which even a busy machine writes, for the end of an
-interrupted run, and in silence."""
+CLOSE_SERVER_S, CLOSE_LOCAL_S, CLOSE_KILLED_S = 60.0, 300.0, 2.0
+"""Most seconds that ``close`` waits: for a server, for a file in the run folder, and after an interrupted run."""
+SILENT_S = 5.0
+"""Seconds after which ``close`` says that it waits."""
 NICENESS = 10
 """Added while the sweep plays; not while it is planned, nor after its last episode, when the user waits."""
 
@@ -145,7 +146,7 @@ class Tracker:
 
     @contextmanager
     def in_background(self) -> Iterator[None]:
-        """Let what plays in the block go first. Not the process itself sees to this, since it may be importing MLflow."""
+        """Lower the priority of the process in the block; it cannot do so itself while it imports MLflow."""
         usual = os.getpriority(os.PRIO_PROCESS, 0)
         self._set_niceness(min(19, usual + NICENESS))
         try:
