@@ -89,11 +89,7 @@ def readable_folder(text: str, started: bool = True) -> Path:
     folder = cache_folder(bucket.url, "view")
     _make_private(folder)
     with FileLock(folder / "reader.lock", mode=0o600):
-        _fetch_view(bucket, folder)
-    if started and not uploader.shared_files(folder):
-        raise RunFolderError(
-            f"{text} holds no run yet; `proactive-sweep run SWEEP --output {shlex.quote(text)}` starts one"
-        )
+        _fetch_view(bucket, folder, started)
     return folder
 
 
@@ -139,10 +135,13 @@ def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
     say(f"another machine continued {url}; files that this machine did not upload are kept in {aside}")
 
 
-def _fetch_view(bucket: Bucket, folder: Path) -> None:
+def _fetch_view(bucket: Bucket, folder: Path, started: bool) -> None:
     """Make a reader's copy like the bucket, but for parts that it has; list again if a merge happened in between."""
     for _ in range(TRIES):
         remote = list_run(bucket)
+        if started and safe_write.MARK not in remote:
+            start = f"`proactive-sweep run SWEEP --output {shlex.quote(bucket.url)}` starts one"
+            raise RunFolderError(f"{bucket.url} holds no run yet; {start}")
         local = {name: (folder / name).stat().st_size for name in uploader.shared_files(folder)}
         for name in local.keys() - remote.keys():
             (folder / name).unlink()

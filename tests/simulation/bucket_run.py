@@ -149,7 +149,7 @@ class BucketRun:
         """Assert that a reader on a new machine finds the whole run in the bucket, as it is in the driver's folder."""
         written = _read_files(self.folder)
         self.use_machine(self.machine + 1)
-        read = _read_files(run_location.readable_folder(URL))
+        read = _read_files(run_location.readable_folder(URL, started=False))
         others = [name for name in {**written, **read} if written.get(name) != read.get(name)]
         assert not others, f"{', '.join(others)} in the bucket is another one"
         assert read_holder(Bucket(URL)) is None, "the lock is held after the end"

@@ -90,7 +90,7 @@ def test_no_key_is_stored_shown_or_on_a_command_line(demo_data, empty, tmp_path)
         watcher.start()
         printed, _ = process.communicate(timeout=300)
         watcher.join()
-        assert {key for key in echo.keys} == {f"Bearer {KEY}"}, "the service itself gets the key"
+        assert set(echo.keys) == {f"Bearer {KEY}"}, "the service itself gets the key"
 
     reported = subprocess.run(
         [sys.executable, "-m", "orchestrator", "report", str(output)],

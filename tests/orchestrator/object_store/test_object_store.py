@@ -40,7 +40,7 @@ def write_parts(folder: Path, *parts: tuple[int, ...], merged: bool = False) -> 
 
 def stored_ids(url: str) -> set[int]:
     """Return the sample ids that a reader finds, each once with its own turns."""
-    return checked_ids(remote.readable_folder(url))
+    return checked_ids(remote.readable_folder(url, started=False))
 
 
 # -- upload order ---------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_damaged_object_is_pending_again(url, tmp_path, monkeypatch):
     with remote.open_location(url, str) as location:
         write_parts(location.folder, (1,), (2,))
     Bucket(url).write("episodes/part-00000001.parquet", b"PAR1 and nothing more")
-    assert len(list_parts(remote.readable_folder(url)).bad) == 2 and stored_ids(url) == {2}
+    assert len(list_parts(remote.readable_folder(url, started=False)).bad) == 2 and stored_ids(url) == {2}
 
     switch_machine(monkeypatch, tmp_path, "other")
     with remote.open_location(url, str) as location:
@@ -254,11 +254,19 @@ def test_object_outside_folder_is_refused(url, tmp_path):
         remote._fetch(Bucket(url), tmp_path / "x", ["../../evil"])
 
 
+def test_the_parent_of_a_run_is_refused_and_not_downloaded(url):
+    with remote.open_location(f"{url}/run", str) as location:
+        write_parts(location.folder, (1,))
+    with pytest.raises(RunFolderError, match=f"^{url} holds no run yet; .* --output {url}`"):
+        remote.readable_folder(url)
+    assert not list(remote.cache_folder(url, "view").rglob("*.parquet"))
+
+
 def test_a_reader_fetches_only_what_is_new(url):
     with remote.open_location(url, str) as location:
         (location.folder / "sweep.resolved.toml").write_text("x = 1")
         write_parts(location.folder, (1, 2), (3,))
-    folder = remote.readable_folder(url)
+    folder = remote.readable_folder(url, started=False)
     stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
     assert len(stamps) > 2 and stored_ids(url) == {1, 2, 3}
     with remote.open_location(url, str) as location:
