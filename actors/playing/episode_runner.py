@@ -44,10 +44,12 @@ class EpisodeRunner:
     ) -> None:
         """``backends``: model name -> engine; ``in_flight``: episodes to play at once; ``judge``: reads ``oeg-multi``.
 
-        Raises PackageError if the plan needs a scenario of a package that this machine lacks, or has in another version.
+        Raises PackageError if the plan needs a scenario or rules of a package that this machine lacks, or has in another version.
         """
-        for name, package in {(cell.scenario, cell.package) for cell in plan.cells if cell.package}:
-            find_offer("scenario", name, package)
+        offers = {("scenario", cell.scenario, cell.package) for cell in plan.cells if cell.package}
+        offers |= {("condition", cell.condition.rules, "") for cell in plan.cells if cell.condition.rules}
+        for offer in offers:
+            find_offer(*offer)
         self.plan, self.backends, self.in_flight, self.judge = plan, backends, in_flight, judge
         self._leases: WeakSet[LeaseState[int, PlayedEpisode, EpisodeBatch]] = WeakSet()
 

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,8 +11,10 @@ from actors.engine.backend import Backend, BackendDied, Reply
 from actors.playing import lease
 from actors.playing.episode_runner import EpisodeRunner
 from envs import SCENARIOS
+from envs.installed import PackageError
 from envs.samples import load_samples
 from orchestrator.planning.plan import make_plan
+from sweeps.conditions import Condition
 from sweeps.load import build
 from sweeps.spec import Protocol
 
@@ -100,3 +103,10 @@ def test_recalled_episodes_are_skipped_unless_begun(plan):
     assert set(pending[390:400]) <= first.keys(), "what nobody recalled is played"
     assert len(first) <= 10 + 2 * 8, "of the others only those that were begun"
     assert later == Counter(pending[:20])
+
+
+def test_rules_of_a_package_that_this_machine_lacks_are_refused_before_any_episode(plan, monkeypatch):
+    monkeypatch.setattr("envs.installed.offers", lambda kind: {})
+    cell = plan.cells[0].model_copy(update={"condition": Condition(name="x", every_state=True)})
+    with pytest.raises(PackageError, match="every-state"):
+        EpisodeRunner(SimpleNamespace(cells=(cell,)), {}, 1)
