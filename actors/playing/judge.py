@@ -106,9 +106,8 @@ def judge_prompt(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple
     view = open_view(sample, state, condition)
     spoken_answer = strip_thinking(answer) or ""
     answers = openended.accepted_answers(sample, reference=condition.mode is Mode.REFERENCE)
-    if judge.instruction == "ours":
-        messages: tuple[Message, ...] = (Message("user", openended.instruction(view.prompt, answers, spoken_answer)),)
-    else:
+    messages: tuple[Message, ...] = (Message("user", openended.instruction(view.prompt, answers, spoken_answer)),)
+    if judge.instruction == "paper":
         messages = paper_messages(view.prompt, answers, spoken_answer)
     return messages, Situation(sample, state, view, answer=spoken_answer), len(answers)
 

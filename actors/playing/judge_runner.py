@@ -33,10 +33,9 @@ def judge_key(judge: Judge) -> str:
 
     Raises PackageError if the instruction is the paper's and its package is not installed.
     """
+    name, wording = openended.JUDGE_VERSION, openended.instruction("question", ("one", "two"), "answer")
     if judge.instruction == "paper":
         name, wording = "paper", "\0".join(read_paper_wording())
-    else:
-        name, wording = openended.JUDGE_VERSION, openended.instruction("question", ("one", "two"), "answer")
     return name_judge(judge, judge.instruction, f"{name}:{sha256(wording.encode()).hexdigest()[:16]}")
 
 

@@ -45,7 +45,6 @@ REMEDY = (
 )
 MIN_BACKOFF_S, MAX_BACKOFF_S = 0.5, 60.0
 """Smallest and largest upper bound of a back-off, in seconds."""
-MILLION = 1e6
 
 
 @dataclass
@@ -244,4 +243,4 @@ class OpenAIBackend(Backend):
 
     def _cost(self, tokens: Tokens) -> float:
         prompt_price, reply_price = self.model.prices
-        return (tokens.prompt * prompt_price + tokens.reply * reply_price) / MILLION
+        return (tokens.prompt * prompt_price + tokens.reply * reply_price) / 1e6  # prices are per million tokens

@@ -1,4 +1,4 @@
-"""A judge's runner: seeds that depend on run, answer and judge alone, recalled answers, keys and defaults."""
+"""A judge's runner: recalled answers are skipped, and its key changes with what changes verdicts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from actors.engine.backend import Request, ScriptedBackend
+from actors.engine.backend import ScriptedBackend
 from actors.playing.judge_runner import JudgeRunner, LeasedAnswer, judge_key
 from actors.playing.records import AnswerTask
 from sweeps.load import build_cell
@@ -18,19 +18,8 @@ JUDGE = Judge(model=ModelSpec(name="j", source="org/judge", backend="vllm"))
 TASK = AnswerTask(build_cell("VSOD", "zero-shot", protocol=Protocol.OEG), SAMPLES["VSOD"], "the key")
 
 
-def runner(asked: list[Request], seed: int = 4, in_flight: int = 8) -> JudgeRunner:
-    return JudgeRunner(
-        SimpleNamespace(seed=seed), JUDGE, ScriptedBackend(lambda r: asked.append(r) or "[0, 0, 0]"), in_flight
-    )
-
-
-async def collect(judging: JudgeRunner, answers: list[LeasedAnswer]) -> list[int]:
-    return [ordinal async for batch in judging.judge(answers) for ordinal in batch.ordinals]
-
-
 def test_answers_of_recalled_episodes_are_skipped_unless_begun() -> None:
-    asked: list[Request] = []
-    judging = runner(asked, in_flight=1)
+    judging = JudgeRunner(SimpleNamespace(seed=4), JUDGE, ScriptedBackend(lambda request: "[0, 0, 0]"), in_flight=1)
     answers = [LeasedAnswer(number, "no", TASK) for number in range(6)]
 
     async def run() -> list[int]:
