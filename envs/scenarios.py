@@ -155,8 +155,7 @@ class VideoChange(Scenario):
     cue = VIDEO_CUE
 
     def limit(self, sample: Sample) -> int:
-        limit: int = sample.extra["max_steps"]
-        return limit
+        return int(sample.extra["max_steps"])
 
     def offered(self, sample: Sample, state: State) -> tuple[str, ...]:
         """Leave out the move that would leave the video; if both would, only rewinding, as in the package."""

@@ -30,6 +30,7 @@ from sweeps.load import build
 from sweeps.spec import Sweep
 from sweeps.sweep_file import SweepError as SweepError
 from sweeps.sweep_file import read_sweep
+from sweeps.values import split_names
 
 
 class Run:
@@ -100,6 +101,7 @@ def load_sweep(source: str | Path | Mapping[str, Any], **keys: Any) -> Sweep:
 
     ``load_sweep("baselines", data="my-data", selection={"limit": 5})``. Raises SweepError.
     """
+    keys = {key: str(value) if isinstance(value, Path) else value for key, value in keys.items()}
     if isinstance(source, Mapping):
         return build({"name": "notebook", **source, **keys}, "the sweep")
     return build({**read_sweep(Path(source)), **keys}, str(source))
@@ -125,8 +127,8 @@ def run(sweep: Sweep, *, update: bool = False, retry: Collection[str] = (), reus
     from orchestrator.execution.attempt import run as play
 
     check_data_path(sweep.data)
-    endings = [Ending(ending) for ending in retry]
-    folders = [(str(name), readable_folder(str(name))) for name in reuse]
+    endings = [Ending(ending) for ending in split_names(retry)]
+    folders = [(name, readable_folder(name)) for name in ([reuse] if isinstance(reuse, str) else map(str, reuse))]
     with open_location(sweep.output) as location, StopSignals() as signals:
         outcome = _run_outside_loop(
             lambda: play(sweep, location.folder, update, retry=endings, signals=signals, reuse=folders)

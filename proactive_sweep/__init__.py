@@ -5,6 +5,7 @@ Each is imported when it is first used, so that ``import proactive_sweep`` takes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +25,20 @@ def game(scenario: str) -> Scenario:
     return SCENARIOS[scenario]
 
 
-def load_data(folder: str | Path, scenarios: tuple[str, ...] = (), filtered: bool = True) -> dict[str, list[Sample]]:
-    """Return the samples of a benchmark folder by scenario, by default of all that it has. Raises BadData.
+def load_data(
+    folder: str | Path, scenarios: str | Sequence[str] = (), filtered: bool = True
+) -> dict[str, list[Sample]]:
+    """Return the samples of a benchmark folder by scenario, by default of the paper's that it has.
 
-    ``filtered`` leaves out the samples that the paper does not evaluate.
+    ``filtered`` leaves out the samples that the paper does not evaluate. Raises BadData, or SweepError for an unknown scenario.
     """
-    from envs.samples import load_samples, scenarios_in
+    from envs.samples import BadData, load_samples, scenarios_in
+    from sweeps.packages import find_scenarios
 
-    return {name: load_samples(Path(folder), name, filtered) for name in scenarios or scenarios_in(Path(folder))}
+    names = find_scenarios(scenarios, "load_data") if scenarios else scenarios_in(Path(folder))
+    if not names:
+        raise BadData(f"{folder} holds no scenario of the benchmark")
+    return {name: load_samples(Path(folder), name, filtered) for name in names}
 
 
 def run(sweep: str | Path | dict[str, Any] | Sweep, **keys: Any) -> Run:

@@ -172,8 +172,7 @@ class OwnCondition(Condition):
         if self.name in {**CONDITIONS, **VARIANTS} or self.name == "all":
             yield f"{self.name} is the name of a condition that ships; choose another"
         if REPLICATE.search(self.name) or self.is_replicate or self.hint_wordings:
-            names = "names that end like -order1, -seed1 or -wording1"
-            yield f"order, draw, wording and hint_wordings, and {names}, are for replicates"
+            yield "order, draw, wording, hint_wordings, and names that end like -order1 or -seed2, are for replicates"
 
 
 _SHIPPED = read_table("conditions.toml")

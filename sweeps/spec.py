@@ -214,11 +214,10 @@ class Sweep(Frozen):
 
     def samplings(self, model: str) -> tuple[Sampling, ...]:
         """Return the samplings of the model or judge of this name, or of both."""
-        samplings = [self.sampling_for(protocol) for protocol in self.protocols]
-        if self.judge is not None and model == self.judge.model.name:
-            plays = any(player.name == model for player in self.models)
-            samplings = [*(samplings if plays else ()), self.judge.sampling]
-        return tuple(dict.fromkeys(samplings))
+        judged = [self.judge.sampling] if self.judge and self.judge.model.name == model else []
+        plays = not judged or any(player.name == model for player in self.models)
+        played = map(self.sampling_for, self.protocols) if plays else ()
+        return tuple(dict.fromkeys((*played, *judged)))
 
     def sampling_for(self, protocol: Protocol) -> Sampling:
         """Return the decoding of a protocol's replies."""

@@ -1,7 +1,6 @@
 """The command line's entry point: every command in its panel of ``--help``.
 
-Each command only calls another package, and is imported when it is typed, so that ``--help`` imports none; a user's mistake
-becomes one sentence and exit code 2.
+Each command only calls another package, and is imported when it is typed, so that ``--help`` imports none.
 """
 
 import io

@@ -2,8 +2,7 @@
 
 Commands and options of earlier releases are in ``removed.toml``, with what to type instead.
 
-Exit codes: 2 for an error that the user can correct, 130 if the user stopped the command. Any other error is a bug and is
-raised.
+Exit codes: 2 for such an error, 130 if the user stopped the command. Any other error is a bug and is raised.
 """
 
 import os

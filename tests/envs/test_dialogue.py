@@ -55,9 +55,8 @@ def test_the_right_category_counts_alone_and_where_it_may_count(scenario):
     counts = game.answerable(sample, state)
 
     assert dialogue.option_from_marks(sample, state, marks_on(sample, state, right)) == sample.answer
-    assert (
-        dialogue.option_from_marks(sample, state, marks_on(sample, state, right, asks[0])) == sample.answer
-    ) is counts
+    both = dialogue.option_from_marks(sample, state, marks_on(sample, state, right, asks[0]))
+    assert (both == sample.answer) is counts
     assert dialogue.option_from_marks(sample, state, marks_on(sample, state, right, others[0])) == f"{others[0]}."
     assert plain(dialogue.option_from_marks(sample, state, marks_on(sample, state, others[0], asks[-1]))) == asks[-1]
 
@@ -78,9 +77,8 @@ def test_on_the_last_picture_a_request_counts_for_nothing_and_ends_at_the_limit(
     game, sample = SCENARIOS[scenario], SAMPLES[scenario]
     state = game.initial(sample)
     while game.askable(sample, state):
-        state, _ = game.step(
-            sample, state, dialogue.option_from_marks(sample, state, marks_on(sample, state, dialogue.OTHER))
-        )
+        option = dialogue.option_from_marks(sample, state, marks_on(sample, state, dialogue.OTHER))
+        state, _ = game.step(sample, state, option)
     option = dialogue.option_from_marks(sample, state, marks_on(sample, state, dialogue.OTHER))
 
     assert option in suggestions(sample.options)

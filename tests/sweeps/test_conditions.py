@@ -45,9 +45,8 @@ def test_defaults_change_nothing_and_orders_are_in_no_key():
 def test_replicates_are_named_by_what_they_change():
     hint = CONDITIONS["hint"]
 
-    assert [hint.replicate(*pair).name for pair in ((0, 0), (1, 0), (0, 2), (3, 4))] == [
-        "hint", "hint-order1", "hint-seed2", "hint-order3-seed4",
-    ]  # fmt: skip
+    names = [hint.replicate(*pair).name for pair in ((0, 0), (1, 0), (0, 2), (3, 4))]
+    assert names == ["hint", "hint-order1", "hint-seed2", "hint-order3-seed4"]
     assert hint.replicate(0, 0) == hint and hint.replicate(3, 4).identity == {**hint.identity, "order": 3, "draw": 4}
     reworded = hint.reword(2, "{question} {options}", {"old": "new"})
     assert (reworded.name, reworded.wording, reworded.template) == ("hint-wording2", 2, "{question} {options}")

@@ -11,6 +11,7 @@ import pytest
 import orchestrator
 import proactive_sweep
 from envs import SCENARIOS
+from envs.errors import UserError
 from orchestrator import RunFolderError, SweepError, load_sweep, open_run, plan
 from orchestrator.api import _run_outside_loop
 from orchestrator.report.read_run import read_run
@@ -41,7 +42,10 @@ def test_the_small_door_opens_in_a_moment_and_plays_a_game(demo_data, folder):
     code = "import sys, proactive_sweep; print(sorted({'polars', 'ray', 'mlflow', 'pydantic', 'envs'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
     samples = proactive_sweep.load_data(demo_data)
-    assert list(samples) == list(SCENARIOS)
+    assert list(samples) == list(SCENARIOS) and list(proactive_sweep.load_data(demo_data, "QuickDraw, ROD")) == [
+        "QD",
+        "ROD",
+    ]
     sample, rules = samples["QD"][0], proactive_sweep.game("QD")
     state = rules.initial(sample)
     while state.ending is None:
@@ -69,6 +73,12 @@ def test_mistakes_are_sentences(folder, tmp_path):
         load_sweep({"data": "x", "models": ["oracel"]})
     with pytest.raises(SweepError, match="selection cannot change a sweep that is loaded"):
         proactive_sweep.run(open_run(folder).sweep, selection={"limit": 1})
+    for options, reason in (({"retry": "failed, bogus"}, "'bogus'"), ({"reuse": "nowhere"}, "^nowhere holds no run")):
+        with pytest.raises((UserError, ValueError), match=reason):
+            orchestrator.run(open_run(folder).sweep, **options)
+    for names, reason in (((), "holds no scenario"), ("QDD", "did you mean 'QD'")):
+        with pytest.raises(UserError, match=reason):
+            proactive_sweep.load_data(tmp_path, names)
 
 
 def test_moved_data_folder_is_named(folder, demo_data, tmp_path):
@@ -84,7 +94,7 @@ def test_a_sweep_comes_from_a_name_a_file_or_a_table(demo_data, tmp_path):
     table = {"data": str(demo_data), "models": ["oracle"], "scenarios": ["QD"]}
 
     assert load_sweep(file) == load_sweep(str(file)) == load_sweep(table, name="mine")
-    assert load_sweep("baselines", data="x", selection={"limit": 2}).selection.limit == 2
+    assert load_sweep("baselines", data=tmp_path, selection={"limit": 2}).data == str(tmp_path)
     assert load_sweep(table).output == "outputs/notebook"
 
 
