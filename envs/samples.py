@@ -106,16 +106,10 @@ def load_samples(
         raise BadData(_refuse(problems, folder, can_skip))
     evaluated = [sample for sample in samples if is_evaluated(sample, filtered)]
     if not evaluated:
-        raise BadData(f"{lines_file(folder, scenario)} {describe_lack(samples, filtered)}")
+        remedy = "that the paper's filter keeps; type --set selection.filtered=false"
+        kind = f" {remedy if filtered else 'with strong occlusion'}" if samples else ""
+        raise BadData(f"{lines_file(folder, scenario)} holds no sample{kind}")
     return evaluated
-
-
-def describe_lack(samples: Sequence[Sample], filtered: bool) -> str:
-    """Return why a file whose ``samples`` are none, or none that is evaluated, has nothing to play."""
-    if not samples:
-        return "holds no sample"
-    kind = "that the paper's filter keeps; type --set selection.filtered=false" if filtered else "with strong occlusion"
-    return f"holds no sample {kind}"
 
 
 def _refuse(problems: Sequence[Problem], folder: Path, can_skip: bool) -> str:
