@@ -27,8 +27,9 @@ SAMPLE_COLUMNS = {
     "categories": "The categories of the sample, as in the benchmark.",
     "answer": "The right category.",
 }
+BRIDGES = f"is written by the extra bridges, which is not installed; type {install_line('bridges')}"
 ELSEWHERE = {
-    "inspect": f"is written by the extra bridges, which is not installed; type {install_line('bridges')}",
+    **dict.fromkeys(("inspect", "eval-results"), BRIDGES),
     "every-eval-ever": "was last written by release 0.2.0",
     "trajectories": "was last written by release 0.2.0; type --to turns",
 }

@@ -2,11 +2,15 @@
 
 import re
 import sys
+import tomllib
 
 import pytest
 
 from envs import SCENARIOS, installed_scenarios
-from envs.installed import PackageError, find_offer, load_function, offers
+from envs.installed import OFFERED_BY_EXTRAS, PackageError, find_offer, load_function, offers
+from orchestrator.cli.user_errors import removed_sentence
+from orchestrator.export import ELSEWHERE
+from tests.conftest import ROOT
 
 MODULE = "def ask(situation, seed):\n    return 'A'\n\nclass Game:\n    pass\n\nnumber = 3\n"
 
@@ -130,3 +134,15 @@ def test_a_scenario_of_a_package_that_cannot_be_played_is_a_sentence(site, targe
     assert "mine" in installed_scenarios() and "yours" not in installed_scenarios()
     with pytest.raises(PackageError, match=reason):
         SCENARIOS["mine"]
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("extras/*/pyproject.toml")), ids=lambda file: file.parent.name)
+def test_what_an_extra_offers_is_named_with_it_where_it_is_not_installed(file):
+    extra, groups = file.parent.name, tomllib.loads(file.read_text())["project"]["entry-points"]
+    offered = {kind: groups.get(f"proactive_sweep.{kind}", {}) for kind in ("models", "sweeps", "conditions")}
+
+    assert {name for names in offered.values() for name in names} == set(OFFERED_BY_EXTRAS.get(extra, ()))
+    for command in groups.get("proactive_sweep.commands", ()):
+        assert f"extras/{extra}`" in removed_sentence(command.replace(".", " ")), command
+    for name in groups.get("proactive_sweep.exports", ()):
+        assert f"extras/{extra}`" in ELSEWHERE[name]

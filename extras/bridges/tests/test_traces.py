@@ -43,20 +43,14 @@ def test_equal_seeds_give_equal_bounded_transcripts(run):
     first, again = list(transcripts(run_data, limit=12, seed=1)), list(transcripts(run_data, limit=12, seed=1))
 
     assert first == again and len(first) == 12
-    assert [transcript.key for transcript in first] != [
-        transcript.key for transcript in transcripts(run_data, limit=12, seed=2)
-    ]
+    assert [entry.key for entry in first] != [entry.key for entry in transcripts(run_data, limit=12, seed=2)]
     for turn in [turn for transcript in first for turn in transcript.turns]:
         assert turn.question["content"][0]["image_url"]["url"].startswith("data:image/")
 
 
 def test_a_hostile_reply_stays_in_its_fence(run):
-    turns = [
-        turn
-        for transcript in transcripts(read_run(run), limit=500)
-        if transcript.tags["model"] == "guess"
-        for turn in transcript.turns
-    ]
+    entries = [entry for entry in transcripts(read_run(run), limit=500) if entry.tags["model"] == "guess"]
+    turns = [turn for entry in entries for turn in entry.turns]
 
     assert turns
     for turn in turns:
@@ -135,13 +129,8 @@ def test_mlflow_transcripts_are_code_and_printable(hostile_run):  # noqa: F811
     records = list(transcripts(read_run(hostile_run[1]), limit=500))
 
     assert records
-    joined = "\n".join(
-        str(part) for record in records for part in (record.name, record.tags, record.ending, record.turns)
-    )
-    assert not UNSAFE.search(joined)
+    assert not any(UNSAFE.search(str(part)) for record in records for part in record[1:5])
     for text in [record.ending for record in records] + [turn.verdict for record in records for turn in record.turns]:
         prose = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
         assert not re.search(r"[<\[#|]", prose), "MLflow renders messages as Markdown"
-    assert any("alert(3)" in record.ending for record in records), (
-        "the texts must be shown for this test to mean anything"
-    )
+    assert any("alert(3)" in record.ending for record in records), "the hostile texts are shown"
