@@ -149,8 +149,14 @@ def _show_agreement(folder: Path) -> None:
 
 
 def _export(run: RunData, file: Path, name: str) -> None:
-    """Write all labels, or those of one person."""
+    """Write all labels, or those of one person; raises RunFolderError if there are none, or for a folder."""
+    if file.is_dir():
+        raise RunFolderError(f"{file} is a folder; name a file")
     labels = {key: label for key, label in read_labels(run.folder).items() if name in ("", label.labeler)}
+    if not labels:
+        raise RunFolderError(
+            f"{run.folder} has no labels{f' of {name}' if name else ''}; `label DIR --as NAME` makes some"
+        )
     stored = set(run.episodes["key"])
     keys = [key for key in dict.fromkeys(key for key, _ in labels) if key in stored]
     samples = {key: answer.sample for key, answer in _answers(run, keys).items()}

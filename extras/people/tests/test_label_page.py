@@ -118,6 +118,8 @@ def test_mistakes_are_one_sentence(judged_run, demo_data, tmp_path):
         (closed, "--as", "ada"): "has no open-ended answers",
         (judged_run, "--as", "a b"): "must be letters, digits",
         (judged_run, "--import", foreign): "which is not an episode of",
+        (judged_run, "--export", copy): "is a folder; name a file",
+        (judged_run, "--export", "x.csv", "--as", "nobody"): "has no labels of nobody; `label DIR --as NAME`",
         (copy, "--as", "ada"): "labels are kept in a folder of this machine",
     }.items():
         done = call("label", *arguments)
