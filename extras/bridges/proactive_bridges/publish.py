@@ -184,12 +184,9 @@ def _hub(name: str) -> Iterator[HfApi]:
         code = getattr(refusal.response, "status_code", "no status")
         reason = (refusal.server_message or str(refusal)).replace(token, "***").partition("\n")[0]
         raise PublishError(f"the Hub refused {name} ({code}: {reason}); nothing was committed") from None
-    except (OSError, ValueError, RuntimeError) as problem:
-        reason_text = str(problem).replace(token, "***").partition("\n")[0]
-        raise PublishError(f"{name} could not be published ({type(problem).__name__}: {reason_text})") from None
     except Exception as problem:
-        if not type(problem).__module__.startswith("httpx"):
+        kind = type(problem)
+        if not (isinstance(problem, OSError | ValueError | RuntimeError) or kind.__module__.startswith("httpx")):
             raise
-        raise PublishError(
-            f"the Hub cannot be reached ({type(problem).__name__}: {problem}); nothing was committed"
-        ) from None
+        cause = str(problem).replace(token, "***").partition("\n")[0]
+        raise PublishError(f"{name} could not be published ({kind.__name__}: {cause})") from None

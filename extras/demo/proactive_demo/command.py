@@ -41,5 +41,5 @@ def fetch(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="sm
 
     for name in names:
         if name not in LICENSES:
-            raise UserError(f"{name} needs no download; {' and '.join(LICENSES)} do")
+            raise UserError(f"there is nothing to download for {name}; type {' or '.join(LICENSES)}")
         fetch_weights(name, lambda line: print(printable(line)))

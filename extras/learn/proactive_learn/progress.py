@@ -68,8 +68,7 @@ class TrainingProgress(AbstractContextManager["TrainingProgress"]):
             return
         remaining = (time.perf_counter() - self.start_time) / (step + 1 - start) * (total - step - 1)
         means = (f", {name} {self._mean(name, LINE_INTERVAL):.2f}" for name in LINE_METRICS if self._values(name))
-        line = f"step {step + 1:,} of {total:,}{''.join(means)}, {remaining:.0f} s left"
-        print(line, file=sys.stderr, flush=True)
+        print(f"step {step + 1:,} of {total:,}{''.join(means)}, {remaining:.0f} s left", file=sys.stderr, flush=True)
 
     def send(self) -> None:
         """Send the metrics that MLflow does not have yet."""

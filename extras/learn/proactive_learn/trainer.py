@@ -48,9 +48,8 @@ def describe_work(states: Sequence[TrainingState], train: Train) -> str:
 def describe(training: Training) -> str:
     """Describe a training before it starts; raises TrainError or BadData."""
     states = load_training_states(training)
-    return (
-        f"training of {training.train.model.name}: {describe_work(states, resolve_steps(training, len(states)).train)}"
-    )
+    work = describe_work(states, resolve_steps(training, len(states)).train)
+    return f"training of {training.train.model.name}: {work}"
 
 
 def train(training: Training, output: Path, say: Callable[[str], None] = print) -> TrainingOutcome:
