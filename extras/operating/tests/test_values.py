@@ -116,9 +116,8 @@ def states_of(graph):
 
 def test_the_worked_sample_of_the_docs():
     kinds = ("suggestion", "abstention", "right", "wrong")
-    flags = [
-        np.array([kind in chosen for kind in kinds]) for chosen in (("suggestion",), ("right", "wrong"), ("right",))
-    ]
+    sides = (("suggestion",), ("right", "wrong"), ("right",))
+    flags = [np.array([kind in chosen for kind in kinds]) for chosen in sides]
     policy = tuple(QuestionPolicy(np.array(row), *flags, -2) for row in ([0.2, 0.1, 0.3, 0.4], [0.1, 0.1, 0.6, 0.2]))
     graph = StateGraph(None, (), (0, 1), ((1, -2, -1, -2), (-3, -2, -1, -2)))
     values = sample_values(graph, policy, np.array([0.0, math.log(4), -np.inf]))
