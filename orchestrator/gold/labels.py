@@ -5,10 +5,11 @@ from pathlib import Path
 
 import polars as pl
 
+from envs import regular
 from envs.errors import RunFolderError
 from orchestrator.storage import safe_write
 
-FILE = "labels.csv"
+FILE, MAX_BYTES = "labels.csv", 1 << 28
 BITS = ("category", "suggestion")
 COLUMNS = ("key", *BITS)
 SCHEMA = {"key": pl.String, **dict.fromkeys((*BITS, "aggregate"), pl.Boolean), "drawn": pl.String}
@@ -31,7 +32,7 @@ def parse_labels(path: Path) -> pl.DataFrame:
     Raises RunFolderError if the file cannot be read, lacks a column, or has a label that is neither 1 nor 0.
     """
     try:
-        rows = pl.read_csv(path, infer_schema=False)
+        rows = pl.read_csv(regular.read_bytes(path, MAX_BYTES), infer_schema=False)
     except (OSError, pl.exceptions.PolarsError, UnicodeDecodeError) as problem:
         raise RunFolderError(f"{path} cannot be read as CSV ({str(problem).partition(chr(10))[0]})") from problem
     if missing := [name for name in COLUMNS if name not in rows.columns]:

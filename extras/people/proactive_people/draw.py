@@ -25,7 +25,7 @@ def read_draw(folder: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        rows = pl.read_csv(path, infer_schema=False).select("key", pl.col("drawn").fill_null(""))
+        rows = pl.read_csv(path, infer_schema=False, glob=False).select("key", pl.col("drawn").fill_null(""))
     except (OSError, pl.exceptions.PolarsError):
         raise RunFolderError(f"{path} cannot be read as CSV; remove it, and draw again") from None
     return dict(rows.iter_rows())

@@ -94,7 +94,7 @@ def answer_sentences(rows: pl.DataFrame, sweep: Sweep) -> Iterator[str]:
 def folder_answers(folder: Path) -> list[str]:
     """Return the sentences of a run folder from its results, which the end of ``run`` writes; empty without readable ones."""
     try:
-        return list(answer_sentences(pl.read_parquet(folder / "results.parquet"), stored_sweep(folder)))
+        return list(answer_sentences(pl.read_parquet(folder / "results.parquet", glob=False), stored_sweep(folder)))
     except (RunFolderError, *UNREADABLE):
         return []
 

@@ -89,9 +89,11 @@ def test_later_labels_win_equal_ones_count_once_and_empty_rows_are_skipped(tmp_p
 
 
 def test_words_of_yes_and_no_are_read_in_any_case(tmp_path):
-    path = write_csv(tmp_path / "x.csv", "f,1,0", "e,true,FALSE", "d,Yes,no", "c, no , 1 ", "a,NO,0")
+    path = write_csv(tmp_path / "x[1].csv", "f,1,0", "e,true,FALSE", "d,Yes,no", "c, no , 1 ", "a,NO,0")
     rows = [(key, category, suggestion) for key, category, suggestion, *_ in parse_labels(path).rows()]
     assert rows == [("a", False, False), ("c", False, True), ("d", True, False), ("e", True, False), ("f", True, False)]
     assert read_labels(tmp_path).columns == parse_labels(path).columns and read_labels(tmp_path).is_empty()
+    with pytest.raises(RunFolderError, match="it is a folder"):
+        parse_labels(tmp_path)
     with pytest.raises(RunFolderError, match=r"no column suggestion; .*key, category, suggestion"):
         parse_labels(write_csv(path, "a,1", columns="key,category"))

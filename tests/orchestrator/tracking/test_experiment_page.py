@@ -34,14 +34,14 @@ LINKS = ", ".join(
 def test_the_description_says_whether_models_ask_and_links_to_views(demo_data, folder):
     mine = {"name": "my_model", "source": "nobody/nothing", "backend": "transformers", "gpus": 0}
     wanted = sweep(demo_data, ["oracle", mine], ["zero-shot"], scenarios=["QD"], name="sweep")
-    play_sweep(folder, wanted, backends={"my_model": Baseline("always-ask")})
+    folder = play_sweep(folder.rename(f"{folder}[1]"), wanted, backends={"my_model": Baseline("always-ask")})
     send(folder, [row(0)])
     experiment, top = client(folder).get_experiment("1"), parent(runs(folder))
 
     lines = experiment.tags[NOTE].splitlines()
     answer = r"my\_model asks in 100% of zero-shot episodes"
     assert lines[0].startswith(f"{LINKS}: {answer}")
-    assert lines[-1].startswith(f"- [sweep · run](#/experiments/1/runs/{top.info.run_id}), finished: {answer}")
+    assert lines[-1].startswith(rf"- [sweep · run\[1\]](#/experiments/1/runs/{top.info.run_id}), finished: {answer}")
     assert experiment.tags[KIND] == RUNS_FIRST and top.data.tags[NOTE].startswith("my_model asks in 100%")
 
 
