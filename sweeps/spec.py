@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import product
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from envs.types import Mode
 from sweeps.conditions import CONDITIONS, Condition
@@ -18,12 +18,12 @@ from sweeps.protocol import LABELS, ZERO_SHOT, Only, unplayable_reason
 from sweeps.protocol import Protocol as Protocol
 from sweeps.sampling import Completed, Sampling, Whole
 from sweeps.sections import Cluster, Evidence, Precision, Replicates, Staging, Tracking
-from sweeps.values import NAME, Frozen, digest
+from sweeps.values import NAME, Frozen, Names, digest, split_names
 
 SCHEMES = ("http", "https", "hf", "s3", "gs")
 """Schemes of data addresses; run folders of 0.2.0 have the first two."""
 Entry = TypeVar("Entry")
-NonEmpty = Annotated[tuple[Entry, ...], Field(min_length=1)]
+NonEmpty = Annotated[tuple[Entry, ...], BeforeValidator(split_names), Field(min_length=1)]
 
 
 class Cell(Frozen):
@@ -137,7 +137,7 @@ class Sweep(Frozen):
     staging: Staging = Staging()
     packages: dict[str, str] = Field(default_factory=dict)
     """Scenario -> ``package@digest`` of the installed package that offers it; filled when the file is read."""
-    measures: tuple[str, ...] = ()
+    measures: Names = ()
     """Measures of installed packages in the results; never part of a key."""
     only: tuple[Only, ...] = ()
     """Rules that limit conditions to some of the models."""

@@ -164,6 +164,7 @@ def test_a_plan_has_a_row_per_model_and_its_json_one_per_cell(demo_data: Path, t
 def test_the_sweep_of_a_run_folder_plans_and_resumes_that_folder(folder: Path, demo_data: Path) -> None:
     stored = folder / "sweep.resolved.toml"
     assert call("plan", stored).stdout.startswith("14 cells, 28 episodes, 28 done")
+    assert load(stored, ["output=elsewhere", "scenarios=QD, ROD"]).scenarios == ("QD", "ROD")
     assert load(stored, ["output=elsewhere"]).output == "elsewhere"
     assert load(stored, ["seed=7"]).seed == 7 and load(stored).output == load_sweep(stored).output == str(folder)
     assert f"type `proactive-sweep run {stored}`" in call("run", folder).stderr
