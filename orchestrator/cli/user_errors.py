@@ -11,7 +11,6 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from envs.errors import UserError
 from envs.installed import install_line
 
 USAGE, INTERRUPTED = 2, 130
+REMOVED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("removed.toml").read_text(encoding="utf-8"))
 
 
 @contextmanager
@@ -57,20 +57,13 @@ def path_of(context: Any, word: str) -> str:
     return word
 
 
-@cache
-def removed_names() -> dict[str, Any]:
-    """Return the tables of ``removed.toml``, read only once something unknown is typed."""
-    return tomllib.loads(Path(__file__).with_name("removed.toml").read_text(encoding="utf-8"))
-
-
 def removed_sentence(typed: str) -> str:
     """Return what to type instead of a command, or of a command and its option; empty if neither was ever there."""
-    names = removed_names()
-    if extra := names["in_extras"].get(typed):
+    if extra := REMOVED["in_extras"].get(typed):
         return f"`{typed}` belongs to an extra that is not installed; type {install_line(extra)}"
-    if line := names["renamed"].get(typed):
+    if line := REMOVED["renamed"].get(typed):
         return f"`{typed}` is gone; type {line}"
-    return f"`{typed}` is gone; 0.2.0 was the last with it" if typed in names["last_in_0_2_0"] else ""
+    return f"`{typed}` is gone; 0.2.0 was the last with it" if typed in REMOVED["last_in_0_2_0"] else ""
 
 
 @contextmanager

@@ -6,7 +6,6 @@ per four characters. The bound is the last prompt of a model that asks at every 
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 
 from actors.engine.backend import Message, images_of
@@ -22,6 +21,10 @@ MAX_SAMPLES = 8
 """Samples of a cell whose prompts are posed."""
 MAX_LINES = 12
 
+TOKENS: Mapping[str, Mapping[str, float]] = tomllib.loads(
+    Path(__file__).with_name("picture_tokens.toml").read_text("utf-8")
+)
+"""Model or architecture -> the tokens of a ``small`` and of a ``full`` picture, and of the context."""
 Prompts = Sequence[Sequence[Message]]
 
 
@@ -72,13 +75,13 @@ def _describe(model: ModelSpec, room: int, row: Mapping[str, float], prompts: Pr
 
 
 def model_facts(model: ModelSpec) -> tuple[int, Mapping[str, float]]:
-    """Return the tokens of a model's context, and its row of ``token_table`` by source or architecture.
+    """Return the tokens of a model's context, and its row of ``TOKENS`` by source or architecture.
 
     The context is that of its entry, its files, or else the table; 0 if unknown or unlimited.
     """
-    checkpoint, table = read_checkpoint(resolve_source(model)) or Checkpoint({}), token_table()
+    checkpoint = read_checkpoint(resolve_source(model)) or Checkpoint({})
     names = (model.source, model.architecture, checkpoint.architecture)
-    row = next((table[name] for name in names if name in table), {})
+    row = next((TOKENS[name] for name in names if name in TOKENS), {})
     limited = 0 if model.limited_by_memory else context_length(model, checkpoint) or int(row.get("context", 0))
     return limited, row
 
@@ -87,9 +90,3 @@ def context_length(model: ModelSpec, checkpoint: Checkpoint) -> int:
     """Return the tokens of prompt and reply together, by the entry or the checkpoint's configuration; 0 if unknown."""
     own = model.options.get("max_model_len")
     return own if isinstance(own, int) else checkpoint.context
-
-
-@cache
-def token_table() -> Mapping[str, Mapping[str, float]]:
-    """Return model or architecture -> the tokens of a ``small`` and of a ``full`` picture, and of the context."""
-    return tomllib.loads(Path(__file__).with_name("picture_tokens.toml").read_text(encoding="utf-8"))

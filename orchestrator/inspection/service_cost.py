@@ -17,7 +17,7 @@ from actors.engine.backend import Message, images_of
 from actors.engine.image_loader import picture_bounds
 from envs.render import Renderer, UnreadablePicture
 from envs.types import ImageRef
-from orchestrator.inspection.overflow import model_facts, text_tokens, token_table
+from orchestrator.inspection.overflow import TOKENS, model_facts, text_tokens
 from orchestrator.inspection.prompt_preview import pose_some, shown_messages
 from orchestrator.planning.plan import Plan
 from sweeps.spec import Cell, ModelSpec, Protocol
@@ -131,7 +131,7 @@ def picture_tokens(source: str, width: float, height: float) -> int:
     Tiles are counted when the picture fits into 2,048 x 2,048 and has a short edge of 768 at most; patches after it is shrunk to
     1,536 of them.
     """
-    row = token_table().get(re.sub(r"-\d{4}-\d{2}-\d{2}$", "", source), {})
+    row = TOKENS.get(re.sub(r"-\d{4}-\d{2}-\d{2}$", "", source), {})
     if "tile" in row:
         for bound, edge in ((2048, max), (768, min)):
             scale = min(1.0, bound / edge(width, height))

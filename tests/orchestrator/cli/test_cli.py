@@ -19,7 +19,7 @@ from orchestrator.cli import run
 from orchestrator.cli.main import app
 from orchestrator.cli.models import parse_address
 from orchestrator.cli.printing import print_json
-from orchestrator.cli.user_errors import removed_names
+from orchestrator.cli.user_errors import REMOVED
 from orchestrator.report.tables.table import text_table
 from orchestrator.storage.run_folder import planned_cells
 from orchestrator.storage.status import write_status
@@ -75,14 +75,14 @@ def test_the_core_has_18_commands_and_at_most_80_options() -> None:
     assert len(flags) <= MOST_FLAGS
 
 
-@pytest.mark.parametrize("typed", [name for names in removed_names().values() for name in names])
+@pytest.mark.parametrize("typed", [name for names in REMOVED.values() for name in names])
 def test_what_left_is_refused_with_what_to_type(typed: str) -> None:
     words = typed.split()
     outcome = call(*words[:-1], words[-1], "x")
 
     assert outcome.exit_code == 2 and outcome.stderr.count("\n") == 1
     assert outcome.stderr.startswith("proactive-sweep: ") and "--help" not in outcome.stderr, outcome.stderr
-    assert f"extras/{removed_names()['in_extras'].get(typed, '')}" in f"{outcome.stderr} extras/"
+    assert f"extras/{REMOVED['in_extras'].get(typed, '')}" in f"{outcome.stderr} extras/"
 
 
 @pytest.mark.parametrize(
