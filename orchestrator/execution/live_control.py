@@ -23,6 +23,7 @@ class LiveControl:
     def __init__(self, driver: Driver, plan: Plan, folder: Path, standing: ControlState) -> None:
         """Apply the commands that are in force (``standing``), so that a new driver continues where the last one ended."""
         self.driver, self.plan, self.folder, self.standing = driver, plan, folder, standing
+        self._node_names: set[str] = set()
         if standing.commands:
             self._apply()
 
@@ -30,8 +31,8 @@ class LiveControl:
         """Carry out the commands that wait in ``control/``; raises OSError if the folder or its command log is unusable."""
         self.folder.stat()  # raises if the folder was moved; a paused run writes nothing that would fail, and gets no command
         taken = control_log.take_commands(self.folder, lambda c: describe_effect(c, self.plan, self._nodes()))
-        if taken:
-            self.standing.commands += taken
+        self.standing.commands += taken
+        if taken or (self.standing.commands and self._node_names != {node.name for node in self.driver.view.nodes}):
             self._apply()
 
     def _apply(self) -> None:
@@ -46,6 +47,7 @@ class LiveControl:
                 ordinals = range(sys.maxsize if standing.find("pause", JUDGE) else 0), ()  # gold answers, too
             driver.act(driver.schedule.hold(name, *ordinals, driver.now()))
         nodes, drained = self._nodes(), set[str]()
+        self._node_names = {*nodes}
         for command in standing.commands:  # a node may be drained by its host, and reopened by its name
             if command.verb == "drain":
                 drained |= find_nodes(command.target, nodes)

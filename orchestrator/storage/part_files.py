@@ -88,10 +88,7 @@ _held: dict[Path, PartFiles] = {}
 
 @contextlib.contextmanager
 def hold_parts(folders: Iterable[Path]) -> Iterator[None]:
-    """Let every reader in a block see the tables as they are now, whatever a writer replaces and removes meanwhile.
-
-    The files are kept open, so that they can be read without their names.
-    """
+    """Let every reader in a block see the tables as they are now: their files stay open, whatever a writer does meanwhile."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with contextlib.ExitStack() as stack:

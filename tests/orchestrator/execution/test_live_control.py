@@ -34,7 +34,7 @@ class StandIn(SimpleNamespace):
         return 0.0
 
     def hosts(self) -> dict[str, str]:
-        return {"n1": "first", "n2": "second"}
+        return {"n1": "first", "n2": "second", "n3": "second"}
 
     def drain(self, nodes) -> None:
         self.act(self.schedule.drain(nodes))
@@ -92,8 +92,10 @@ def test_drained_node_gets_no_worker_until_undrained(control):
     assert ask(control, "drain", "second").effect.startswith("in force for node second")
     again = restart(control)
     assert control.driver.schedule.closed == again.driver.schedule.closed == {"n2"}
-
-    ask(again, "undrain", "n2")
+    again.driver.view.nodes = (NODES[0], Node("n3", 2))  # the host was restarted
+    again.poll()
+    assert again.driver.schedule.closed == {"n3"}
+    ask(again, "undrain", "n3")
     assert again.driver.schedule.closed == set(), "drained by its host, and reopened by its name"
 
 

@@ -136,10 +136,8 @@ def test_only_accepted_commands_are_in_force(tmp_path):
     for typed in ("drain n1", "drain n2", "undrain n1", "pause a", "drain n3"):
         send_command(tmp_path, parse_command(*typed.split(" ")))
     take_commands(tmp_path, lambda command: ("", command.target in ("a", "n3")))
-    state = read_control_state(tmp_path)
-
-    assert [(c.verb, c.target) for c in state.commands] == [("drain", "n1"), ("drain", "n2"), ("undrain", "n1")]
-    assert not state.find("pause", "a/R/x")
+    accepted = [f"{command.verb} {command.target}" for command in read_control_state(tmp_path).commands]
+    assert accepted == ["drain n1", "drain n2", "undrain n1"]
 
 
 def test_a_line_of_another_version_has_no_effect(tmp_path):
