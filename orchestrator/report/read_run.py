@@ -42,8 +42,8 @@ def read_run(
     """
     sweep = stored_sweep(folder)
     planned = _planned_frame(folder, sweep)
-    cells = planned.lazy().select("cell")
-    stored = episodes(folder).join(cells, on="cell", how="semi", maintain_order="left").collect()
+    named = episodes(folder).drop_nulls(PLANNED_COLUMNS[:4])
+    stored = named.join(planned.lazy(), on="cell", how="semi", maintain_order="left").collect()
     sweep_with_data = sweep if data is None else sweep.model_copy(update={"data": str(data)})
     samples, notes = _load_samples(folder, sweep_with_data, stored)
     belonging = filter_planned(stored.lazy(), planned_keys(folder)).collect().sort("key")

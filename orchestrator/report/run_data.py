@@ -89,7 +89,7 @@ class RunData:
     @cached_property
     def scored(self) -> pl.DataFrame:
         """Return the episodes that the game scores; errors are left out, never zero, and the judge scores open-ended answers."""
-        return self.episodes.filter(~pl.col("ending").is_in(UNSCORED))
+        return self.episodes.filter(~pl.col("ending").is_in(UNSCORED)).drop_nulls("correct")
 
     @property
     def turns(self) -> pl.LazyFrame:

@@ -112,7 +112,7 @@ def suggestion_limits(run_data: RunData) -> dict[tuple[str, str], int]:
 
     Taken from the samples if available, else from the longest episode of the scenario and condition.
     """
-    turns = run_data.episodes.group_by("scenario", "condition").agg(pl.col("turns").max())
+    turns = run_data.episodes.group_by("scenario", "condition").agg(pl.col("turns").max().fill_null(0))
     conditions, limits = run_data.conditions, dict[tuple[str, str], int]()
     for scenario, name, longest in turns.iter_rows():
         samples = run_data.samples.get(scenario, {}).values() if name in conditions else ()

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from envs import in_paper_order
 from orchestrator.gold.gold_check import gold_notes
 from orchestrator.report.measures.judge_correction import SOURCES, corrected_shares
 from orchestrator.report.run_data import RunData
@@ -24,7 +25,8 @@ def open_ended_table(run_data: RunData) -> Table:
         return Table("open-ended", "", columns("model", ()), (), rows)
     lines, corrected = list[Line](), _averages(corrected_shares(run_data)).filter(bit="aggregate")
     for condition in conditions_of(run_data, rows):
-        table = scenario_table(rows.filter(condition=condition), SHARES, run_data.baselines)
+        own = rows.filter(condition=condition)
+        table = scenario_table(own, SHARES, run_data.baselines, in_paper_order(rows["scenario"]))
         for name, *cells in table.rows:
             shares = corrected.filter(model=name.text, condition=condition).to_dicts()
             repairs = [measure_cell(row, source) for row in shares for source in SOURCES[1:]] or [MISSING, MISSING]

@@ -4,16 +4,20 @@ import dataclasses
 import json
 import shutil
 
+import polars as pl
 import pytest
 
 from actors.playing.records import EpisodeBatch
 from envs.errors import RunFolderError
 from envs.types import Ending
+from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.read_run import read_run
+from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import EpisodeStore
 from tests.orchestrator.blocks import columns, episode, turn
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
+from tests.orchestrator.report.runs import replace_part
 
 
 def test_data_that_are_absent_or_other_are_noted(run, tmp_path):
@@ -32,6 +36,15 @@ def test_a_plan_that_is_not_of_its_sweep_is_refused(run, tmp_path, name):
     checksums.write(folder / "plan.json", json.dumps(plan).encode())
     with pytest.raises(RunFolderError, match=r"plan\.json plans .* --update"):
         read_run(folder)
+
+
+@pytest.mark.parametrize("name", ["model", "turns"])
+def test_missing_values_of_edited_episodes_end_no_report(run, tmp_path, name):
+    folder = shutil.copytree(run, tmp_path / "run")
+    for part in (folder / "episodes").glob("*.parquet"):
+        table = pl.read_parquet(part)
+        replace_part(table.with_columns(pl.when(pl.int_range(pl.len()) % 3 > 0).then(name).alias(name)), part)
+    assert report_tables(read_run(folder)) and compare_runs([read_run(run), read_run(folder)])
 
 
 MOVES = {0: ["left", "zoom", "up", "down"], 1: ["right", "right"], 2: [None]}

@@ -2,14 +2,17 @@
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from actors.engine.baselines import Baseline
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables, write_tables
 from orchestrator.report.tables.formats import markdown
+from orchestrator.report.tables.open_ended import open_ended_table
 from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
 
 GOLDEN = Path(__file__).with_name("golden.md")
@@ -69,3 +72,9 @@ def test_a_condition_of_fewer_scenarios_has_no_average_beside_others(demo_data, 
     wanted = sweep(demo_data, ["oracle"], ["zero-shot", "mine"], protocol=["tools"], condition=[own])
     table = next(own for own in report_tables(read_run(play_sweep(tmp_path / "run", wanted))) if own.name == "turns")
     assert [row[-1].text for row in table.rows] == ["100.0 / 5.7", "-"]
+    judged = sweep(demo_data, ["oracle"], ["zero-shot", "hint"], protocol=["oeg"], scenarios=["QD", "ROD"])
+    run = read_run(play_sweep(tmp_path / "judged", judged))
+    fewer = replace(
+        run, planned=run.planned.filter((pl.col("condition") == "zero-shot") | (pl.col("scenario") == "QD"))
+    )
+    assert [row[1].text for row in open_ended_table(fewer).rows] == ["0 verdicts of 10 answers", "-"]
