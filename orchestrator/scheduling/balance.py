@@ -49,7 +49,7 @@ class Load(NamedTuple):
     starting: tuple[tuple[float, int], ...] = ()
     """Pairs of the seconds until starting replicas are ready, and their number."""
     slack: float = 0.0
-    """Seconds that one replica is assumed to waste after the group's work; no more count than are left until the end."""
+    """Seconds that one replica is assumed to waste after the group's work, or the time until the end if that is less."""
 
     def missing(self, end: float) -> float:
         """Return the replica-seconds that its present replicas leave undone at ``end``."""

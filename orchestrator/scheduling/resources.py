@@ -45,8 +45,8 @@ def demands(sweep: Sweep, cpus: float, gpus: int, nodes: Sequence[Node] = ()) ->
 def shares(sweep: Sweep, gpus: int) -> dict[str, float]:
     """Return pool -> GPUs it may use at once; a pool that is missing may use all.
 
-    By the sweep's settings; without one, an eighth of the GPUs, but at least one replica, is kept free for the judge. The judge
-    may use all GPUs that models leave. If the widest model and the judge do not fit at once, each uses all GPUs in turn.
+    The sweep's settings come first. Without one, an eighth of the GPUs is kept free for the judge, or the GPUs of one replica if
+    that is more; the judge may use all that models leave. If the widest model and the judge do not fit at once, they take turns.
     """
     configured: dict[str, float] = dict(sweep.cluster.shares)
     if not _has_workers(sweep) or not _reserve(sweep, gpus) or _needs_all_gpus(sweep, gpus):

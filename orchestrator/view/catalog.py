@@ -73,7 +73,7 @@ class Catalog:
         return file.getvalue()
 
     def replies_with(self, text: str) -> np.ndarray:
-        """Return the positions of the episodes with a reply that contains the text, in any case."""
+        """Return the positions of the episodes with a reply that contains the text; the case of ASCII letters is ignored."""
         contains = pl.col("reply").str.contains_any([text], ascii_case_insensitive=True)
         found = [
             turns(run.folder).filter(contains).select("key", pl.lit(name).alias("run")).unique()

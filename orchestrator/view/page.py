@@ -25,7 +25,7 @@ from orchestrator.view.catalog import MAPPED, Catalog, open_unread, read_episode
 from orchestrator.view.loopback import LoopbackPage, page_headers, parse_number
 
 REFRESH_S, REST_FACTOR = 1.0, 10
-"""Least seconds between two refreshes from the folders, and in multiples of a refresh."""
+"""The pause between two refreshes from the folders: at least so many seconds, and so many times what a refresh took."""
 LONGEST = 300
 """Most characters of a text to search for."""
 

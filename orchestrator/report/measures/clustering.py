@@ -77,8 +77,7 @@ def describe_clusters(run_data: RunData) -> str:
         return INDEPENDENT
     rows = clustering(run_data).filter("counts")
     if rows.is_empty():
-        unknown = "without the data folder, clusters are not known"
-        reason = "no clusters widen an interval" if run_data.samples else unknown
+        reason = "no clusters widen an interval" if run_data.samples else "clusters need the data folder"
         return f"{INDEPENDENT} ({reason})"
     clusters_text = ", ".join(
         f"{row['clusters']:,} in {row['scenario']} ({CLUSTERS[row['clustering']][1]}"

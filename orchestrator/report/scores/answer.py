@@ -32,7 +32,7 @@ GROUP = ("model", "condition", "protocol")
 FEWEST_PERCENT = 0.5
 """Smallest share that a sentence mentions."""
 MOST_LOST = 20.0
-"""Largest percentage of replies of a cell that say nothing of the model, above which a sentence warns."""
+"""A sentence warns of cells in which a larger percentage of replies says nothing about the model."""
 LONGEST = 120
 """Characters of a reply that are quoted."""
 

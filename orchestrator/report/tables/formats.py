@@ -31,7 +31,7 @@ def rich_table(table: Table) -> RichTable:
     """
     notes = list(table.notes)
     if table.folded_rows:
-        notes.append(f"{pluralize(len(table.folded_rows), 'row')} of baselines: tables/{table.name}.md")
+        notes.append(f"{pluralize(len(table.folded_rows), 'row')} of baselines: `report` writes tables/{table.name}.md")
     rendered = RichTable(
         title=_text(table.title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
         caption=_text("\n".join(notes)) if notes else None, caption_justify="left", min_width=1,

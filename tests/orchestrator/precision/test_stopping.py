@@ -106,10 +106,8 @@ def test_unanswered_episodes_widen_interval():
 
 def test_rule_changes_no_key_and_no_settings():
     with_rule, without = small_plan(SIZES, half_width=6), small_plan(SIZES, difference=3)
-    plain = build(
-        {"name": "test", "data": "none", "models": ["uniform", "guess"], "scenarios": list(SIZES), "conditions": BOTH},
-        "a test",
-    )
+    table = {"name": "test", "data": "none", "models": ["uniform", "guess"], "scenarios": list(SIZES)}
+    plain = build({**table, "conditions": BOTH}, "a test")
 
     assert list(with_rule.all_keys()) == list(without.all_keys())
     ruled = plain.model_copy(update={"precision": with_rule.precision})
@@ -150,9 +148,8 @@ def test_rule_unfit_for_sweep_is_refused(options, message):
 
 def test_planted_sweeps_stop_early_cover_the_truth_and_are_not_biased():
     """Play a few of the sweeps of tests/bench/planted_stopping.py, with wider intervals so that they take seconds."""
-    summary = planted.summary(
-        [outcome for seed in range(12) for outcome in planted.play_planted(seed, {"half_width": 3.0})]
-    )
+    outcomes = [outcome for seed in range(12) for outcome in planted.play_planted(seed, {"half_width": 3.0})]
+    summary = planted.summary(outcomes)
 
     assert summary["intervals"] == 24 and summary["coverage %"] >= 95
     assert abs(summary["bias"]) < 1 and summary["half-width"] <= 3 and summary["counted %"] < 20

@@ -26,11 +26,8 @@ MODEL, PAPER = "llava-ov-0.5b", "LLaVA-OV-0.5B"
 @pytest.fixture(scope="module")
 def published_comparison(tmp_path_factory):
     """A run of one model over the ids of the paper, each cell with its published figures."""
-    return compare_with_paper(
-        read_run(
-            write_published_run(tmp_path_factory.mktemp("known") / "run", [MODEL, "uniform"], sampling="checkpoint")
-        )
-    )
+    folder = tmp_path_factory.mktemp("known") / "run"
+    return compare_with_paper(read_run(write_published_run(folder, [MODEL, "uniform"], sampling="checkpoint")))
 
 
 def test_published_figures_differ_by_rounding_only(published_comparison):
@@ -117,9 +114,8 @@ def test_a_reason_names_the_first_difference_from_the_papers_setting(tmp_path, c
 
 def test_open_ended_cells_are_compared_with_judged_tables(tmp_path):
     """Verdicts with the published shares, by one judge."""
-    folder = write_published_run(
-        tmp_path / "run", [MODEL, "idefics3-8b"], ("zero-shot", "hint"), most=100, protocol="oeg"
-    )
+    names, conditions = [MODEL, "idefics3-8b"], ("zero-shot", "hint")
+    folder = write_published_run(tmp_path / "run", names, conditions, most=100, protocol="oeg")
     comparison = compare_with_paper(read_run(folder))
 
     assert comparison["reason"].null_count() == comparison.height == 2 * 2 * 8 * 3

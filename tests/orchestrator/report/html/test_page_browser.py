@@ -71,19 +71,6 @@ def find_elements(browser, selector: str):
     return browser.find_elements(By.CSS_SELECTOR, selector)
 
 
-def find_element(browser, selector: str):
-    return browser.find_element(By.CSS_SELECTOR, selector)
-
-
-def column(browser, table: str, number: int) -> list[str]:
-    """Return the texts of a column's visible rows."""
-    script = (
-        "return [...document.querySelectorAll(`#table-${arguments[0]} tbody tr:not([hidden])`)]"
-        ".map((row) => row.cells[arguments[1]].querySelector('.t')?.textContent ?? '')"
-    )
-    return browser.execute_script(script, table, number)
-
-
 # -- the file ----------------------------------------------------------------------------------------------------------
 def test_page_opens_from_disk_without_requests(open_page, page):
     browser = open_page()

@@ -12,6 +12,7 @@ from envs.types import Ending
 from orchestrator.report.measures.estimates import MEASURES, estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.answer import ANSWERS, IF_ASKED
+from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.storage.schemas import EPISODES
 from tests.orchestrator.blocks import episode
 
@@ -19,12 +20,8 @@ from tests.orchestrator.blocks import episode
 def replace_episodes(run_data: RunData, rows, planned=None) -> RunData:
     """Return RunData with these episodes only; each cell plans what it has unless ``planned`` is given."""
     frame = pl.DataFrame(rows, schema=EPISODES)
-    counts = frame.group_by("model", "scenario", "condition", "protocol", "cell").agg(
-        pl.len().cast(pl.Int64).alias("planned")
-    )
-    cells = (
-        counts.sort("cell") if planned is None else counts.sort("cell").with_columns(pl.lit(planned).alias("planned"))
-    )
+    size = pl.len() if planned is None else pl.lit(planned)
+    cells = frame.group_by(PLANNED_COLUMNS[:-1]).agg(planned=size.cast(pl.Int64)).sort("cell")
     return dataclasses.replace(run_data, episodes=frame.sort("key"), planned=cells, samples={})
 
 
