@@ -16,12 +16,19 @@ import polars as pl
 from actors.text.printable import list_first
 from envs.errors import RunFolderError
 from envs.plural import pluralize
-from orchestrator.merging.answers import Source, assign_episodes, merge_verdicts, write_episodes, write_verdicts
+from orchestrator.merging.answers import (
+    Source,
+    assign_episodes,
+    merge_verdicts,
+    rows_of_keys,
+    write_episodes,
+    write_verdicts,
+)
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.scores.package_measures import add_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
-from orchestrator.storage import checksums, loaded_weights, lock, run_folder
+from orchestrator.storage import checksums, loaded_weights, lock, reused, run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.progress_log import Point, append_point, playing_times
@@ -88,6 +95,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: Path | None = None) -> Me
             checksums.write(into / loaded_weights.FILE, run_folder.to_json(weights))
         with closing(EpisodeStore(into)) as store:
             for source in sources:
+                reused.record_reused(into, rows_of_keys(reused.read_reused(source.folder).lazy(), source.own))
                 write_episodes(store, source.folder, source.own)
             store.compact()
         write_verdicts(into, judged)

@@ -91,10 +91,9 @@ def take_over(sweep: Sweep, plan: Plan, store: EpisodeStore, folders: Sequence[t
 
 def _record(folder: Path, name: str, rows: pl.DataFrame) -> None:
     """Record the source of episodes or verdicts that are stored next."""
-    if rows.height:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        names = {"folder": pl.lit(redact_address(name)), "taken": pl.lit(now)}
-        reused.record_reused(folder, rows.select("key", "judge", "cell", **names))
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    names = {"folder": pl.lit(redact_address(name)), "taken": pl.lit(now)}
+    reused.record_reused(folder, rows.select("key", "judge", "cell", **names))
 
 
 def find_reusable(

@@ -26,7 +26,8 @@ def read_reused(folder: Path) -> pl.DataFrame:
 
 def record_reused(folder: Path, rows: pl.DataFrame) -> None:
     """Add rows (``REUSED``) of episodes about to be stored; the last row per episode or verdict counts. Raises OSError."""
-    _write_rows(folder, pl.concat([_read_rows(folder), rows.select(REUSED.names())]))
+    if rows.height:
+        _write_rows(folder, pl.concat([_read_rows(folder), rows.select(REUSED.names())]))
 
 
 def drop_unstored(folder: Path) -> None:

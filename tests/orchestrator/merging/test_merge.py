@@ -105,7 +105,6 @@ def test_other_configurations_are_refused(demo_data, shared_sweep, tmp_path):
 def test_invalid_merge_is_refused(shared_sweep, tmp_path):
     first = play_sweep(tmp_path / "one", shared_sweep, only=4)
     second = shutil.copytree(first, tmp_path / "two")
-    (second / ".lock").unlink(missing_ok=True)
     runner = CliRunner()
 
     for arguments, message in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 
@@ -14,6 +15,7 @@ from actors.engine.backend import ScriptedBackend
 from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
 from orchestrator.merging import reuse
+from orchestrator.merging.merge import merge
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import build_plan, planned_cells
 from orchestrator.storage import reused, run_folder
@@ -47,12 +49,9 @@ def play_attempt(folder, spec, others=(), only=None):
     plan, engine = build_plan(spec), Counting()
     with run_folder.claim(folder, spec, left_out=plan.left_out):
         run_folder.write_plan(folder, planned_cells(plan), plan.all_keys())
-        store = EpisodeStore(folder)
-        try:
+        with closing(EpisodeStore(folder)) as store:
             list(reuse.take_over(spec, plan, store, [(str(source), source) for source in others]) if others else ())
             reused.drop_unstored(folder)
-        finally:
-            store.close()
     play_sweep(folder, spec, only, {"vlm": engine} if any(model.name == "vlm" for model in spec.models) else {})
     pictures.record_pictures(folder, Path(spec.data), pictures.all_paths(plan), Event())
     return engine.calls
@@ -82,6 +81,8 @@ def test_shared_keys_are_never_played(demo_data, old, tmp_path):
         assert here.filter(keep).equals(there.filter(keep)), "whole, seconds included"
     assert play_attempt(target, both, [old]) == 0 and content(target)[0].height == 40
     assert reused.read_reused(target)["key"].sort().equals(reused_keys)
+    merge([target, tmp_path / "alone"], tmp_path / "merged")
+    assert reused.reused_per_cell(tmp_path / "merged") == taken
     with pytest.raises(RunFolderError, match="holds no run"):
         play_attempt(tmp_path / "typo", both, [old, tmp_path])
     assert not content(tmp_path / "typo")[0].height
