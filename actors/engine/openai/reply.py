@@ -172,4 +172,6 @@ def _require(kind: type[T], value: object, name: str) -> T:
 
 
 def _shorten(value: object) -> str:
-    return repr(value)[:MAX_SHOWN] if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"
+    if value is None:
+        return "missing"
+    return repr(value)[:MAX_SHOWN] if isinstance(value, str | int | float) else f"a {type(value).__name__}"

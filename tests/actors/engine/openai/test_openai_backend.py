@@ -7,6 +7,7 @@ import base64
 import io
 import logging
 import pickle
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import monotonic
@@ -193,7 +194,7 @@ def test_a_request_that_is_cut_off_in_flight_counts_with_its_maximum(tmp_path: P
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0}, {"completion_tokens": -1}])
-def test_an_answer_without_valid_counts_is_charged_with_its_maximum(tmp_path: Path, usage: Any) -> None:
+def test_an_answer_without_valid_counts_is_charged_with_its_maximum(tmp_path: Path, usage: Any, capsys: Any) -> None:
     status, headers, body = completion("A")
 
     async def play(backend: OpenAIBackend, service: Service) -> None:
@@ -202,6 +203,7 @@ def test_an_answer_without_valid_counts_is_charged_with_its_maximum(tmp_path: Pa
 
     answer = status, headers, {**body, "usage": usage}
     play_against(tmp_path, lambda n, _: answer, play, reply_price=100.0, max_cost=1.0)
+    assert re.search(r"stored as 0: (usage|\w+_tokens) is (missing|-1)", capsys.readouterr().out)
 
 
 REFUSALS = {
