@@ -15,7 +15,7 @@ from actors.engine.chat_format import MAX_ARGUMENTS
 from actors.engine.openai.backend import UNREADABLE_TRIES
 from actors.engine.openai.reply import MAX_CALLS
 from envs.tool_calls import Call, Function, parse_call
-from tests.actors.engine.openai.test_dialects import outcome
+from tests.actors.engine.openai.test_dialects import message, outcome
 from tests.actors.engine.openai.test_openai_backend import quick as quick
 from tests.actors.hostile import KEY
 from tests.actors.service import Answer, completion, failure
@@ -64,6 +64,7 @@ def test_request_without_functions_is_unchanged_and_call_unreadable(tmp_path):
 READ = {
     "a text": (completion('move_blocks(direction="left")'), Call("move_blocks", {"direction": "left"})),
     "no arguments": (call_answer(call("rewind", "")), Call("rewind", {})),
+    "the older form": (message(content=None, function_call=call()["function"]), Call("move_blocks", {"direction": "left"})),
     "two calls": (call_answer(call(), call()), None),
     "JSON nonsense": (call_answer(call(arguments='{"direction": ')), None),
     "one name twice": (call_answer(call(arguments='{"direction": "left", "direction": "right"}')), None),

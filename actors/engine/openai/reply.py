@@ -120,8 +120,8 @@ def parse_first_choice(answer: Mapping[str, Any], tools: bool = False) -> Answer
     model, shown = str(answer.get("model") or "")[:MAX_NAME], word[:MAX_SHOWN] if isinstance(word, str) else ""
     if finish == "content_filter" or refusal:
         return Answer(text, refusal or shown, "content_filter", (), thoughts, shown, model)
-    called = message.get("tool_calls") or message.get("function_call")
-    calls = _read_calls(message.get("tool_calls")) if tools else ()
+    called = message.get("tool_calls") or [{"function": call} for call in [message.get("function_call")] if call]
+    calls = _read_calls(called) if tools else ()
     if not text and not calls and called:
         raise UnreadableAnswer("it calls a tool, but the request offered no tools")
     if finish == "unknown" and not (text or calls):
@@ -158,7 +158,7 @@ def _read_part(part: Mapping[str, Any]) -> tuple[str, str]:
 def _read_calls(tool_calls: object) -> tuple[tuple[str, Any], ...]:
     """Return the first ``MAX_CALLS`` calls of a message; raises UnreadableAnswer."""
     calls = []
-    for call in _require(list, [] if tool_calls is None else tool_calls, "tool_calls")[:MAX_CALLS]:
+    for call in _require(list, tool_calls, "tool_calls")[:MAX_CALLS]:
         function = _require(dict, _require(dict, call, "tool_calls").get("function"), "function")
         name, arguments = _require(str, function.get("name"), "name"), function.get("arguments")
         calls.append(bounded_call(name, _require(str, "" if arguments is None else arguments, "arguments")))
