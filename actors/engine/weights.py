@@ -1,7 +1,5 @@
 """Identifies the files of a checkpoint on this machine: by their commit in the Hub's cache, or by a hash of a folder."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

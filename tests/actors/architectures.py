@@ -7,8 +7,6 @@ published checkpoints (recalled from their files); pictures are 56 pixels where 
 Phi-4 and SmolVLM need torchvision (``tests.actors.vision_packages`` has it for machines without CUDA), SmolVLM num2words too.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

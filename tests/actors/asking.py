@@ -1,7 +1,5 @@
 """Requests about painted pictures, for every engine's tests."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace

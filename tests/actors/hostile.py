@@ -3,8 +3,6 @@
 Each mode has the outcome that a backend must give it: a reply, an ending of that episode, waiting, or a stop of that model.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping

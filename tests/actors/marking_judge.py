@@ -4,8 +4,6 @@ Its chat template finds that thing and makes the prompt one token, ``<7:3>`` for
 of which token follows which, and writes ``0,0,1,0,0,0,0``. Transformers and vLLM load it as any Llama.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 MOST = 24

@@ -4,8 +4,6 @@ Structure, special tokens, start tokens and tilings follow the documentation and
 small. The chat templates keep what questions with pictures use of the published ones. Every processor needs torchvision.
 """
 
-from __future__ import annotations
-
 import shutil
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The package's call with its network: the reference for token ids and replies of our engines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

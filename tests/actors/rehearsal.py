@@ -6,8 +6,6 @@ thought). A process of its own, because the packages that some processors need a
 because its imports take 20 CPU seconds. Checkpoints that are not there are built; pictures are drawn into DATA.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import multiprocessing

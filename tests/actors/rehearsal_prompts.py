@@ -1,7 +1,5 @@
 """The checkpoints' entries, and the prompts and noise pictures with which ``tests.actors.rehearsal`` compares them."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

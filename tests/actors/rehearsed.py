@@ -1,7 +1,5 @@
 """Run ``tests.actors.rehearsal`` in a subprocess that has torchvision, and read its output."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

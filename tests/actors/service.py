@@ -1,7 +1,5 @@
 """A real chat-completions service on a free loopback port; each test supplies the answer to each request."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """An adapter of a checkpoint changes its weights as its files say, wherever it lies, and Phi-4's template gets strings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

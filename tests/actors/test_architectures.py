@@ -4,8 +4,6 @@ The checkpoints are tiny and random (``tests.actors.architectures``, ``tests.act
 (``tests.actors.rehearsal``) compares the inputs of a few, another all else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

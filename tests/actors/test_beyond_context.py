@@ -1,7 +1,5 @@
 """A faithful model gets prompts beyond its checkpoint's context as in the package; others end them as ``overflow``."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Whatever a service answers, a request ends as a reply or a named error, and neither holds the key or a control character."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

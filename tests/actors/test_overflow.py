@@ -1,7 +1,5 @@
 """Episodes that overflow their model have an ending of their own, count as not correct, and leave a bound."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Every engine takes the probes: a blank picture is sent as one, a question without picture is sent without."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

@@ -1,7 +1,5 @@
 """A judge gets no pictures: every engine answers text-only conversations on a text-only model."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A model that thinks: every engine stores the same thoughts and the same answer, and a cut-off thought is an ending."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Episodes by function calls: recorded episodes of multiple choice replay to the same transitions, endings and verdicts."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from random import Random

@@ -1,7 +1,5 @@
 """A service's function calls over HTTP: how they are read, what is malformed, and what no service can do with them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

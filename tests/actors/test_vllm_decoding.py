@@ -1,7 +1,5 @@
 """vLLM gets the decoding that transformers' ``generate``, and so the package, would apply to the checkpoint."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -3,8 +3,6 @@
 Idefics3: 64-pixel pictures become 4 tokens, and its picture processor needs no torchvision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -5,8 +5,6 @@ registers these fails. Processors use none of them. The folder goes on PYTHONPAT
 because vLLM for CPUs wants torchvision absent.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import subprocess

@@ -1,7 +1,5 @@
 """A run's money: limits of models and of the sweep hold over workers, dead ones included."""
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 

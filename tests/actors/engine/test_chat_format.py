@@ -1,7 +1,5 @@
 """Conversations in the formats of chat templates and services; a fixed date replaces the template's clock."""
 
-from __future__ import annotations
-
 from base64 import b64decode
 from io import BytesIO
 

@@ -1,7 +1,5 @@
 """What an engine needs before it loads: bytes of weights, GPUs and their memory, and its turn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Requests are opened side by side, rendered one at a time, and handed over in the order in which they were rendered."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """What identifies a checkpoint changes with every file that a model reads, and with nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from random import Random

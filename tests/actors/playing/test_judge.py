@@ -1,7 +1,5 @@
 """An unreadable verdict is requested again, then unjudged; a hostile answer never passes as the instruction."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import pickle

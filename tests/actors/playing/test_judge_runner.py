@@ -1,7 +1,5 @@
 """A judge's runner: recalled answers are skipped, and its key changes with what changes verdicts."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 

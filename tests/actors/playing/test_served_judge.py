@@ -1,7 +1,5 @@
 """Workers that ask a judge's workers: the least busy one, another one after a death, and none for ever."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """In multi-turn open-ended episodes, a judge reads each answer before the next picture; a missing verdict is never a zero."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 

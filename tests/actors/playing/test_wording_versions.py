@@ -4,8 +4,6 @@ Episodes of fixed samples are played through ``play`` and ``judge``; every text 
 version that is part of the answer's key. A change of the samples below, too, asks for new digests (but for no new version).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import defaultdict

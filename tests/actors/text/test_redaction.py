@@ -1,7 +1,5 @@
 """No secret of an address or of the environment survives; text that holds none is not changed."""
 
-from __future__ import annotations
-
 import html
 import json
 from string import ascii_lowercase, digits, punctuation

@@ -1,7 +1,5 @@
 """A model that encodes the question and decodes its answer, such as Florence-2, answers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

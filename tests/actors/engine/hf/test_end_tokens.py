@@ -1,7 +1,5 @@
 """A reply ends at the end tokens of every configuration; one that follows the checkpoint, where the package ends it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Batched and single requests get the same replies; of the checkpoint's defaults, only the repetition penalty applies."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,7 +1,5 @@
 """A picture is processed once while it is kept, batches get the processor's own tensors, and the oldest pictures go first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What each provider sends, and what becomes of it: the dialects are data, a real HTTP server speaks them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

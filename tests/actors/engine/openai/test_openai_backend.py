@@ -1,7 +1,5 @@
 """A service is asked over HTTP: what it is sent, which failures are retried, and when its model stops."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

@@ -1,7 +1,5 @@
 """A picture above the service's limit is shrunk the same way every time; all others are sent unchanged."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """Without both caches, vLLM does not identify a picture by its content, so that nothing of one request serves another."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

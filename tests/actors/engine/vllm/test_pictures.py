@@ -1,7 +1,5 @@
 """vLLM changes nothing in a picture that the renderer hands over, whatever the file was."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """An engine that is gone or hung fails every request within seconds; a request's own error is its own."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Tokenizers in Mistral's own format are refused by vLLM; start tokens are written as by the processor."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """vLLM's tool calling without a model: its own templates' way in, its own parsers' way out, for a model that writes calls."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path
