@@ -47,7 +47,7 @@ class Condition(Frozen):
     """The question ends with the scenario's hint."""
     history: bool = False
     """Earlier turns of the episode precede the current one."""
-    shots: int = 0
+    shots: Annotated[Whole, Field(ge=0)] = 0
     """Solved examples before the question."""
     reasoned: bool = False
     """Examples include the chain-of-thought wording."""
@@ -171,6 +171,8 @@ class OwnCondition(Condition):
         yield from super()._faults()
         if self.name in {**CONDITIONS, **VARIANTS} or self.name == "all":
             yield f"{self.name} is the name of a condition that ships; choose another"
+        if self.source not in ("", *SCENARIOS):
+            yield f"source = {self.source!r} is none of {', '.join(SCENARIOS)}"
         if REPLICATE.search(self.name) or self.is_replicate or self.hint_wordings:
             yield "order, draw, wording, hint_wordings, and names that end like -order1 or -seed2, are for replicates"
 

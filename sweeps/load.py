@@ -177,11 +177,7 @@ def _resolve_judge(table: Mapping[str, Any], models: Mapping[str, ModelSpec], wh
 def skipped_products(sweep: Sweep, name: str = "") -> list[str]:
     """Return why some combinations of the sweep, or of the model or condition of this name, are not cells: distinct sentences."""
     products = product(sweep.models, sweep.scenarios, sweep.conditions, sweep.protocols)
-    reasons = (
-        unplayable_reason(model, scenario, condition, sweep.only, protocol)
-        for model, scenario, condition, protocol in products
-        if name in ("", model.name, condition.name)
-    )
+    reasons = (unplayable_reason(m, s, c, sweep.only, p) for m, s, c, p in products if name in ("", m.name, c.name))
     return list(dict.fromkeys(filter(None, reasons)))
 
 

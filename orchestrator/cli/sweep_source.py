@@ -50,9 +50,14 @@ def read_models(sources: Sequence[str]) -> list[Entry]:
         free = ()
     machine = Machine(free, find_spec("vllm") is not None)
     try:
-        return [entry for source in sources for entry in read_entries(source, machine, read_hub)]
+        entries = [entry for source in sources for entry in read_entries(source, machine, read_hub)]
     except FetchError as problem:
         raise UserError(f"--model: {problem}; name a folder instead") from None
+    names = [entry if isinstance(entry, str) else entry["name"] for entry in entries]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        remedy = "rename a folder, or name a file with a [[model]] for each"
+        raise UserError(f"--model: two models have the name {twice!r}; {remedy}")
+    return entries
 
 
 def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str | None, file: Path | None) -> Path:

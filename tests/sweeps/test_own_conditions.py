@@ -106,6 +106,8 @@ def test_all_means_the_papers_and_ones_own(demo_data):
         ('name = "mine"\nthoughts = 1', "orders and thoughts need every_state"),
         ('name = "mine"\nhint = true\nhint_text = "x"', "with hint_text, leave it out"),
         ('name = "mine"\nhistory_turns = 2', "needs history = true"),
+        ('name = "mine"\nshots = -1', "greater than or equal to 0"),
+        ('name = "mine"\nmode = "random-proactive"\nsource = "nope"', "'nope' is none of ROD"),
         ('name = "mine"\ntemplate = "{question} {option}"', "must hold {question} and {options} once each"),
         ('name = "mine"\nhint_txt = "x"', "did you mean 'hint_text'"),
         ('name = "mine"\nscenarios = ["RODD"]', "there is no scenario 'RODD'"),

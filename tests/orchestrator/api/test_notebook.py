@@ -47,9 +47,8 @@ def execute_cells(sources, folder, monkeypatch, ray_address):
     }.items():
         monkeypatch.setenv(name, value)
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    kernel = nbclient.NotebookClient(
-        book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-    )
+    place = {"metadata": {"path": str(folder)}}
+    kernel = nbclient.NotebookClient(book, timeout=120, kernel_name="python3", resources=place)
     return [cell.outputs for cell in kernel.execute().cells]
 
 

@@ -144,6 +144,8 @@ def test_init_writes_the_sweep_of_a_model(
     assert "my-llava" in call("plan", "mine.toml").stdout
     both = call("plan", "mine.toml", "--model", "oracle")
     assert "my-llava" in both.stdout and "oracle" in both.stdout
+    twice = call("plan", "baselines", "--model", "my llava", "--model", checkpoint)
+    assert twice.exit_code == 2 and "two models have the name 'my-llava'" in twice.stderr
 
 
 @pytest.mark.slow

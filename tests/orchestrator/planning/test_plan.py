@@ -141,15 +141,10 @@ def test_suggestion_pool_changes_random_proactive_keys_only():
     pool = {"a": ("one", "two"), "b": ("three",)}
 
     def keys(condition, *tables):
-        scenario_samples = {
-            "MVP-N": [replace(s, suggestion_pool=table) for s, table in zip(played["MVP-N"], tables, strict=False)]
-        }
-        return keys_of(
-            small_plan(
-                scenario_samples, scenario_samples, scenarios=["MVP-N"], models=["uniform"], conditions=[condition]
-            ),
-            condition,
-        )
+        pairs = zip(played["MVP-N"], tables, strict=False)
+        own = {"MVP-N": [replace(sample, suggestion_pool=table) for sample, table in pairs]}
+        names = {"scenarios": ["MVP-N"], "models": ["uniform"], "conditions": [condition]}
+        return keys_of(small_plan(own, own, **names), condition)
 
     changed_pool = {"a": ("one",), "b": ("three",)}
     assert keys("random-proactive", pool, pool) == keys("random-proactive", dict(reversed(pool.items())), pool)
@@ -165,9 +160,8 @@ def test_cells_are_played_in_a_drawn_order(rule, protocol):
     """A stopped run has a random sample of a cell, whatever the order of its file, and the same one of every condition."""
     played = samples({"ROD": 200})
     judge = {"judge": {"model": "qwen3-8b"}} if protocol == "oeg" else {}
-    wanted = sweep(
-        models=["internvl3-8b"], scenarios=["ROD"], protocol=protocol, **judge, **(rule if not judge else {})
-    )
+    names = {"models": ["internvl3-8b"], "scenarios": ["ROD"], "protocol": protocol}
+    wanted = sweep(**names, **(judge or rule))
     plan = make_plan(wanted, {Protocol(protocol): played}, played)
     (queue,) = plan.pending(()).values()
     ids = [plan.task(ordinal)[1].id for ordinal in queue]
