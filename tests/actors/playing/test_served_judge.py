@@ -101,17 +101,21 @@ def test_judge_sends_heartbeats_while_busy_or_idle(monkeypatch):
     assert asyncio.run(watch_heartbeats()) == (1, True)
 
 
-def test_a_worker_out_of_reach_is_asked_again_and_is_not_dead(monkeypatch):
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_worker_out_of_reach_is_asked_again_until_it_answers_or_is_replaced(monkeypatch, replaced):
     monkeypatch.setattr(served_judge, "RETRY_PAUSE_S", 0.01)
-    failures = iter(range(2 * MAX_DEATHS))
-
-    async def answer(request: Request) -> Reply:
-        for _ in failures:
-            raise TimeoutError
-        return await says_yes(request)
+    failures = iter(range(10**9 if replaced else 2 * MAX_DEATHS))
 
     async def ask() -> Reply:
         judge = RemoteJudge(ConnectionError, TimeoutError)
+
+        async def answer(request: Request) -> Reply:
+            if replaced:
+                await judge.set_workers({1: Actor(says_yes)})
+            for _ in failures:
+                raise TimeoutError
+            return await says_yes(request)
+
         await judge.set_workers({0: Actor(answer)})
         return await asyncio.wait_for(judge.reply(request()), 5)
 
