@@ -61,7 +61,7 @@ class RemoteJudge(Backend):
 
     def __init__(self, lost: type[Exception], unreachable: type[Exception]) -> None:
         """``lost``: error of a call to a worker that is gone; ``unreachable``: of a call to one that may answer again."""
-        self.death_errors, self.unreachable_error = (BackendDied, lost), unreachable
+        self.death_errors, self.unreachable_error = (BackendDied, lost, unreachable), unreachable
         self.workers: dict[int, Any] = {}
         """Slot -> handle of an actor whose ``reply`` is ``ServedJudge.reply``."""
         self.in_flight: Counter[int] = Counter()
