@@ -123,7 +123,7 @@ def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[
 
 
 def refuse_other_pictures(runs: Mapping[str, RunData]) -> None:
-    """Raise RunFolderError if the own first pictures of a sample differ between two runs; others are drawn by seed."""
+    """Raise RunFolderError if the own first pictures of a sample differ; what conditions show in their place may differ."""
     same = ["scenario", "condition", "sample_id"]
     pictures = []
     for name, run in runs.items():
