@@ -59,10 +59,7 @@ class Spending:
 
 
 def read_spending(folder: Path) -> dict[str, float]:
-    """Return model -> money that the folder's attempts have spent: the saved amount, but at least the cost of stored rows.
-
-    Rows that were reused from another folder cost nothing here.
-    """
+    """Return model -> money that the folder's attempts have spent: as saved, but at least the cost of rows not reused."""
     reused_rows = reused.read_reused(folder).lazy()
     played = episodes(folder).join(reused_rows.filter(pl.col("judge").is_null()), on="key", how="anti")
     judged = pl.concat([verdicts(folder).join(reused_rows, on=["key", "judge"], how="anti"), verdicts(folder / GOLD)])

@@ -6,6 +6,7 @@ equal if their ending and all turns are equal; seconds, tokens and cost may diff
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,9 @@ import polars as pl
 
 from actors.playing.records import EpisodeBatch
 from envs.types import Ending
+from orchestrator.gold.gold_check import FOLDER as GOLD
+from orchestrator.inspection.certificate import add_certificate, read_certificates
+from orchestrator.storage import safe_write
 from orchestrator.storage.episode_store import EpisodeStore, options, turns
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 
@@ -23,6 +27,7 @@ BITS = ["category", "suggestion", "aggregate", "strict_category", "strict_sugges
 JUDGED = ["key", "judge"]
 CHUNK = 10_000
 """Number of episodes that are written at once."""
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -37,10 +42,7 @@ class Source:
 
 
 def assign_episodes(sources: Sequence[Source], prefer: int = 0) -> tuple[list[str], int]:
-    """Assign each key to one source; return the keys whose answers differ, and how many failed episodes an answer replaces.
-
-    ``prefer`` is the index of the preferred source.
-    """
+    """Assign each key to one source; return keys with differing answers, and how many failed episodes an answer replaces."""
     columns = (pl.struct(*ANSWER).hash().alias("answer"), (pl.col("ending") == Ending.FAILED).alias("failed"))
     rows = _join_sources([source.own.select("key", *columns) for source in sources])
     shared = rows.filter(pl.col("key").is_duplicated()).select("key").unique()
@@ -90,6 +92,18 @@ def write_verdicts(folder: Path, rows: pl.DataFrame) -> None:
         store = VerdictStore(folder)
         store.append(rows.to_dict(as_series=False))
         store.flush()
+
+
+def write_checks(folders: Sequence[Path], into: Path) -> None:
+    """Write what the models received (certificates), and the judges' verdicts on gold answers."""
+    for folder in folders:
+        for model, certificate in read_certificates(folder).items():
+            if changed := add_certificate(into, model, certificate):
+                log.warning("%s did not receive the same in all folders: %s", model, "; ".join(changed))
+    gold = pl.concat([verdicts(folder / GOLD).collect() for folder in folders])
+    if gold.height:
+        safe_write.make_folder(into / GOLD)
+        write_verdicts(into / GOLD, gold.unique(JUDGED, keep="first", maintain_order=True))
 
 
 def _join_sources(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -16,14 +16,8 @@ import polars as pl
 from actors.text.printable import list_first
 from envs.errors import RunFolderError
 from envs.plural import pluralize
-from orchestrator.merging.answers import (
-    Source,
-    assign_episodes,
-    merge_verdicts,
-    rows_of_keys,
-    write_episodes,
-    write_verdicts,
-)
+from orchestrator.merging import answers
+from orchestrator.merging.answers import Source, assign_episodes, merge_verdicts, write_verdicts
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.scores.package_measures import add_measures
@@ -95,10 +89,11 @@ def merge(folders: Sequence[Path], into: Path, prefer: Path | None = None) -> Me
             checksums.write(into / loaded_weights.FILE, run_folder.to_json(weights))
         with closing(EpisodeStore(into)) as store:
             for source in sources:
-                reused.record_reused(into, rows_of_keys(reused.read_reused(source.folder).lazy(), source.own))
-                write_episodes(store, source.folder, source.own)
+                reused.record_reused(into, answers.rows_of_keys(reused.read_reused(source.folder).lazy(), source.own))
+                answers.write_episodes(store, source.folder, source.own)
             store.compact()
         write_verdicts(into, judged)
+        answers.write_checks(folders, into)
         taken = {str(source.folder): source.own.height for source in sources}
         preferred_folder, pending = str(prefer) if conflicts else "", keys.len() - sum(taken.values())
         summary = MergeSummary(taken, gave_way, judged.height, conflicts, preferred_folder, pending)

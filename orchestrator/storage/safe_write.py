@@ -80,10 +80,7 @@ def open_folder(folder: Path) -> Iterator[int]:
 
 
 def open_file(path: Path, flags: int) -> int:
-    """Open a file that is written in place, creating it if needed, and return its handle.
-
-    Raises RunFolderError for a link, and OSError, also for a pipe or a device; opening never blocks.
-    """
+    """Open a file to write in place, also a new one; never wait. Raises RunFolderError for a link, OSError for a pipe."""
     flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
     with open_folder(path.parent) as folder:
         try:

@@ -10,8 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
+from actors.trial.certificate import Certificate
 from envs.errors import RunFolderError
 from orchestrator.cli.main import app
+from orchestrator.inspection.certificate import add_certificate, read_certificates
 from orchestrator.merging.merge import merge
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import episodes, turns
@@ -68,7 +70,11 @@ def test_folders_of_different_models_merge(demo_data, tmp_path):
         sweep(demo_data, models, ["hint"], scenarios=SCENARIOS)
         for models in (["oracle", "guess"], ["oracle"], ["guess"])
     )
-    merge([play_sweep(tmp_path / str(number), spec) for number, spec in enumerate(alone)], tmp_path / "into")
+    parts = {spec.models[0].name: play_sweep(tmp_path / spec.models[0].name, spec) for spec in alone}
+    for name, folder in parts.items():
+        add_certificate(folder, name, Certificate(source=name, backend="vllm"))
+    merge([*parts.values()], tmp_path / "into")
+    assert read_certificates(tmp_path / "into").keys() == parts.keys()
 
     assert play_sweep(tmp_path / "into", both) == tmp_path / "into", "it is a run of the sweep that names both"
     merged, played = (folder / "results.json" for folder in (tmp_path / "into", play_sweep(tmp_path / "both", both)))
@@ -129,10 +135,11 @@ def test_merged_answers_keep_their_verdicts(demo_data, tmp_path):
     full_run, first, second = (
         play_sweep(tmp_path / name, shared_sweep, only=only) for name, only in (("w", None), ("1", 24), ("2", None))
     )
-    for folder in (full_run, first):
+    for folder in (full_run, first, second):
         judge_answers(folder, shared_sweep, shared_sweep.judge, Baseline("rule-judge"))
-    judge_answers(second, shared_sweep, shared_sweep.judge, Baseline("rule-judge"))
+        shutil.copytree(folder / "verdicts", folder / "gold/verdicts")
     merge([first, second], tmp_path / "into")
+    assert verdicts(tmp_path / "into/gold").collect().height == 40
     columns = ["key", "judge", "category", "suggestion", "aggregate", "reason"]
     merged = verdicts(tmp_path / "into").select(columns).collect().sort("key")
 

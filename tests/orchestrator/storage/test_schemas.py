@@ -8,16 +8,8 @@ import pytest
 from actors.engine.backend import Reply
 from actors.playing.judge import Judged
 from actors.playing.play import Episode, PlayedTurn
-from actors.playing.records import (
-    AnswerTask,
-    EpisodeRow,
-    JudgedAnswer,
-    PlayedEpisode,
-    TurnRow,
-    VerdictRow,
-    episode_batch,
-    verdict_batch,
-)
+from actors.playing.records import AnswerTask, JudgedAnswer, PlayedEpisode, episode_batch, verdict_batch
+from actors.playing.rows import EpisodeRow, TurnRow, VerdictRow
 from envs.openended import Bits
 from envs.types import Action, Ending, ImageRef, Move, OpenAnswer, Turn, Verdict
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
@@ -114,10 +106,6 @@ def test_store_reads_back_what_judge_worker_sends(tmp_path):
     stored = verdicts(tmp_path).collect()
     assert stored.to_dict(as_series=False) == batch.verdicts and stored.schema == VERDICTS
     read, unread = stored.iter_rows(named=True)
-    assert (read["category"], read["suggestion"], read["aggregate"], read["strict_suggestion"]) == (
-        True,
-        False,
-        True,
-        False,
-    )
+    bits = [read[name] for name in ("category", "suggestion", "aggregate", "strict_suggestion")]
+    assert bits == [True, False, True, False]
     assert (unread["category"], unread["strict_category"], unread["reason"]) == (None, None, "no list")
