@@ -58,16 +58,14 @@ def _install() -> Path:
 
 
 def _find_python(python: str | None, environment: Mapping[str, str]) -> str:
-    """Return an interpreter that imports the package, which nests quotes in f-strings, as Python 3.12 allows.
-
-    pyenv's shims of inactive versions do not start.
-    """
+    """Return an interpreter that imports the package, which nests quotes in f-strings, as Python 3.12 allows."""
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     interpreters = [sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(12, 16))]
     interpreters += map(str, sorted(root.glob("versions/3.*/bin/python")))
     code = f"import {PACKAGE}.environment, {PACKAGE}.open_ended_gen"
     for candidate in filter(None, [python] if python else interpreters):
         with suppress(OSError, subprocess.TimeoutExpired):
+            # pyenv's shims of inactive versions do not start
             done = subprocess.run([candidate, "-c", code], env=environment, capture_output=True, timeout=60)
             if done.returncode == 0:
                 return candidate

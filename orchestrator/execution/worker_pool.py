@@ -109,12 +109,9 @@ class WorkerPool:
         """Slot -> a stopped worker that closes its engine, and still holds its GPUs."""
 
     def stream(self, slot: int, ordinals: Sequence[int]) -> tuple[Any, list[int]]:
-        """Start a lease; return its stream of batches and, for a judge, the ordinals whose answers are not in the store.
-
-        With more workers, each sends batches less often (``MESSAGES_PER_S``).
-        """
+        """Start a lease; return its stream of batches and, for a judge, the ordinals whose answers are not in the store."""
         options = {"num_returns": "streaming", "_generator_backpressure_num_objects": BACKPRESSURE}
-        worker, batch_age = self.handles[slot], len(self.handles) / MESSAGES_PER_S
+        worker, batch_age = self.handles[slot], len(self.handles) / MESSAGES_PER_S  # the more workers, the rarer
         if (queue := self.queue_of(worker.group)) is None:
             return worker.actor.play.options(**options).remote(list(ordinals), batch_age), []
         answers = queue.lease(ordinals)
