@@ -137,7 +137,7 @@ def view_episode(
         "sample": row["sample_id"],
         "played": row["turns"],
         "seconds": round(row["seconds"], 3) if _is_plain(row["seconds"]) else None,
-        "tokens": [row["prompt_tokens"], row["reply_tokens"]],
+        "tokens": [row["prompt_tokens"] or 0, row["reply_tokens"] or 0],
         "error": list(cut(row["error"], LONGEST_REPLY)) if row["error"] else None,
         "why": reason or None,
         "turns": [_view_turn(thumbnails, turn, questions.get(turn["turn"])) for turn in excerpt],

@@ -37,6 +37,11 @@ def test_what_is_not_shown_has_its_reason(without_samples, row, reason):
     assert replay_episode(without_samples, row_of(**row), []) == ({}, "")
 
 
+def test_an_edited_episode_without_a_count_of_tokens_has_none_of_them(without_samples):
+    row = row_of(prompt_tokens=None, reply_tokens=7)
+    assert film_strip.view_episode(without_samples, film_strip.Thumbnails(None), row, [])["tokens"] == [0, 7]
+
+
 def test_open_questions_follow_the_stored_frames(run_data):
     number, sample = next(iter(run_data.samples["QD"].items()))
     start = film_strip.SCENARIOS["QD"].initial(sample)
