@@ -4,11 +4,12 @@ import os
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from jinja2 import TemplateError
 from PIL import Image
 from transformers import AutoProcessor
 
 from actors.engine.backend import Message
-from actors.engine.chat_format import Chat, conversation, template_variables, with_picture_marks
+from actors.engine.chat_format import conversation, template_variables, with_picture_marks
 from envs.types import ImageRef
 from sweeps.checkpoint import checkpoint_folder
 from sweeps.packages import resolve_source
@@ -18,8 +19,8 @@ from sweeps.spec import ModelSpec
 def prompt_text(processor: Any, messages: Sequence[Message], chat: Mapping[str, Any]) -> str:
     """Render a prompt with the processor's own chat template, before pictures become tokens.
 
-    A model without template (InstructBLIP) takes one question with one picture; raises ValueError for more, and for pictures if
-    the model reads text only.
+    A model without template (InstructBLIP) takes one question with one picture; raises ValueError for more, for pictures if the
+    model reads text only, and for a conversation that the template refuses.
     """
     tokenizer = getattr(processor, "tokenizer", processor)
     if processor is tokenizer and any(message.images for message in messages):
@@ -29,19 +30,17 @@ def prompt_text(processor: Any, messages: Sequence[Message], chat: Mapping[str, 
             raise ValueError("a model without chat template takes one question with one picture")
         return messages[0].text
 
-    variables = template_variables(chat)
-
-    def render(turns: Chat) -> str:
-        renderer = processor if getattr(processor, "chat_template", None) else tokenizer
-        text: str = renderer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **variables)
-        return text
-
+    renderer = processor if getattr(processor, "chat_template", None) else tokenizer
+    options = {"tokenize": False, "add_generation_prompt": True, **template_variables(chat)}
+    parts = conversation(messages, lambda image: {"type": "image"}, plain=processor is tokenizer)
     try:
-        return render(conversation(messages, lambda image: {"type": "image"}, plain=processor is tokenizer))
+        return str(renderer.apply_chat_template(parts, **options))
+    except TemplateError as refusal:
+        raise ValueError(f"the chat template refuses the conversation: {refusal}") from refusal
     except TypeError:  # a template that joins strings, such as Phi-4's, cannot join a list
         if (mark := getattr(processor, "image_token", None)) is None:
             raise
-        return render(with_picture_marks(messages, mark))
+        return str(renderer.apply_chat_template(with_picture_marks(messages, mark), **options))
 
 
 def template_text(model: ModelSpec, messages: Sequence[Message], tools: Sequence[dict[str, Any]] = ()) -> str | None:

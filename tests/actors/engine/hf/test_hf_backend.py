@@ -267,3 +267,21 @@ def test_model_with_code_of_its_own_reads_pictures(tmp_path: Path, monkeypatch: 
     (reply,) = reply_together(own, [make_request(user("What is this?", shown), max_tokens=4)])
     asyncio.run(own.close())
     assert reply.text
+
+
+def test_conversation_that_the_chat_template_refuses_ends_alone(tmp_path: Path) -> None:
+    """As Gemma's and Mistral's templates refuse a system message."""
+    template = checkpoint(tmp_path / "model") / "chat_template.jinja"
+    refusal = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+    template.write_text(refusal + template.read_text())
+    (shown,), own = paint_pictures(tmp_path, ["0.png"]), open_backend(tmp_path)
+    question = user("What is this?", shown)
+    many = [make_request(question, max_tokens=4), make_request(Message("system", "Look."), question, max_tokens=4)]
+
+    async def run() -> list[Any]:
+        results = await asyncio.gather(*map(own.reply, many), return_exceptions=True)
+        await own.close()
+        return results
+
+    plain, system = asyncio.run(run())
+    assert isinstance(plain, Reply) and isinstance(system, Unprocessable) and "no system role" in str(system)
