@@ -13,7 +13,7 @@ from orchestrator.report.scores.package_measures import measure_names
 from orchestrator.report.tables import parts
 from orchestrator.report.tables.paper_comparison import compare_with_paper, comparison_notes
 from orchestrator.report.tables.table import Table, TableCell, columns, line
-from sweeps.conditions import CONDITIONS, WITH_EXAMPLES
+from sweeps.conditions import CONDITIONS
 from sweeps.protocol import HEADLINE, ZERO_SHOT, Protocol
 
 MOST_NOTES = 6
@@ -80,17 +80,18 @@ def _beside_paper(
 def conditions_table(run_data: RunData) -> Table:
     """Return models x conditions, averaged over scenarios.
 
-    Conditions with solved examples have fewer scenarios, so zero-shot over just these stands before them.
+    Before conditions of fewer scenarios, such as those with solved examples, stands zero-shot over just these.
     """
     rows = run_data.rows.filter(protocol="mcqa")
     rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
     names = [name for name in parts.conditions_of(run_data, rows) if name != "reference"]
-    examples = [name for name in names if run_data.conditions[name].scenarios]
-    heads = {name: rows.filter(condition=name) for name in names if name not in examples}
-    if examples:
-        subset = pl.col("scenario").is_in(WITH_EXAMPLES)
-        heads[f"{ZERO_SHOT} ({', '.join(WITH_EXAMPLES)})"] = rows.filter(subset, condition=ZERO_SHOT)
-    heads |= {name: rows.filter(condition=name) for name in examples}
+    heads: dict[str, pl.DataFrame] = {}
+    for scenarios in sorted(dict.fromkeys(run_data.conditions[name].scenarios for name in names), key=bool):
+        own = [name for name in names if run_data.conditions[name].scenarios == scenarios]
+        if scenarios:
+            subset = rows.filter(pl.col("scenario").is_in(scenarios), condition=ZERO_SHOT)
+            heads[f"{ZERO_SHOT} ({', '.join(scenarios)})"] = subset
+        heads |= {name: rows.filter(condition=name) for name in own}
     models = parts.order_models(rows["model"], run_data.baselines)
     lines = [
         line(m, [parts.mean_cell(part.filter(model=m), parts.ACC_AND_PS) for part in heads.values()]) for m in models

@@ -69,9 +69,10 @@ def test_every_table_is_written_in_three_formats_and_equal_runs_give_equal_bytes
 
 def test_a_condition_of_fewer_scenarios_has_no_average_beside_others(demo_data, tmp_path):
     own = {"name": "mine", "scenarios": ["QD"]}
-    wanted = sweep(demo_data, ["oracle"], ["zero-shot", "mine"], protocol=["tools"], condition=[own])
-    table = next(own for own in report_tables(read_run(play_sweep(tmp_path / "run", wanted))) if own.name == "turns")
-    assert [row[-1].text for row in table.rows] == ["100.0 / 5.7", "-"]
+    wanted = sweep(demo_data, ["oracle"], ["zero-shot", "mine"], protocol=["mcqa", "tools"], condition=[own])
+    tables = {table.name: table for table in report_tables(read_run(play_sweep(tmp_path / "run", wanted)))}
+    assert [row[-1].text for row in tables["turns"].rows] == ["100.0 / 5.7", "-"]
+    assert [column.name for column in tables["conditions"].columns[1:]] == ["zero-shot", "zero-shot (QD)", "mine"]
     judged = sweep(demo_data, ["oracle"], ["zero-shot", "hint"], protocol=["oeg"], scenarios=["QD", "ROD"])
     run = read_run(play_sweep(tmp_path / "judged", judged))
     fewer = replace(
