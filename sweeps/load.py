@@ -217,13 +217,11 @@ def _find_conditions(
 def _resolve_rule(
     rule: Only, models: Mapping[str, ModelSpec], where: str, scenarios: Sequence[str], own: Mapping[str, Condition]
 ) -> Only:
-    where, names = f"{where}: only", rule.models
-    if names == ("in-history",):
-        names = tuple(name for name, model in models.items() if model.in_history)
-    for name in names:
-        find_name(name, models, "model", where)
+    where, is_history = f"{where}: only", rule.models == ("in-history",)
+    in_history = [name for name, model in models.items() if model.in_history]
+    names = in_history if is_history else [find_name(name, models, "model", where) for name in rule.models]
     conditions = _find_conditions(rule.conditions, where, scenarios, own)
-    return Only(conditions=tuple(condition.name for condition in conditions), models=names)
+    return Only(conditions=tuple(condition.name for condition in conditions), models=tuple(names))
 
 
 def _check_cells(sweep: Sweep, where: str) -> None:

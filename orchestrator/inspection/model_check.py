@@ -115,7 +115,9 @@ def _cells(model: ModelSpec, samplings: Sequence[Sampling], gpu: str = "", packa
 
 # -- the source --------------------------------------------------------------------------------------------------------
 def _policy(model: ModelSpec) -> str:
-    """Return the source cell of a built-in policy."""
+    """Return the source cell of a built-in policy, or of a person."""
+    if model.backend == "human":
+        return "no: a person plays with `proactive-sweep play`"
     name = model.source.removeprefix("builtin:")
     is_policy = name in POLICIES or name in offers("policy")
     return "ok: ships with the tree" if is_policy else f"no: unknown policy {name!r}; choose from {', '.join(POLICIES)}"

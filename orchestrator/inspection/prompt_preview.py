@@ -100,7 +100,7 @@ def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list
 
 
 def apply_chat_template(model: ModelSpec, request: Request) -> str | None:
-    """Return the text of the model's chat template; None if the model is not on this disk."""
+    """Return the text of the model's chat template; None if no template of it can be loaded here."""
     if not model.is_local:
         return None
     try:

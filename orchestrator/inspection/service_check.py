@@ -54,10 +54,8 @@ def _refuses(model: ModelSpec) -> bool:
     question = {"model": model.source, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
     try:
         _ask(model, "chat/completions", json.dumps(question).encode())
-    except urllib.error.HTTPError as problem:
-        return problem.code in (400, 404)
-    except (OSError, HTTPException, ValueError):
-        pass
+    except (OSError, HTTPException, ValueError) as problem:
+        return getattr(problem, "code", 0) in (400, 404)
     return False
 
 

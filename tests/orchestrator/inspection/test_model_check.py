@@ -176,6 +176,10 @@ def test_a_services_key_and_address_are_looked_at_first(monkeypatch, key, endpoi
     assert checked.source.startswith(cell) and checked.ok is cell.startswith("ok")
 
 
+def test_a_person_is_not_called_a_policy():
+    assert "`proactive-sweep play`" in row(source="human:jane", backend="human").source
+
+
 def text_folder(tmp_path):
     return folder(tmp_path, architectures=["LlamaForCausalLM"], text_config={}, max_position_embeddings=8192)
 
