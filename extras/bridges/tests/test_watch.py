@@ -68,15 +68,36 @@ def test_a_second_training_does_not_get_the_scores_of_the_first(tmp_path):
         watch(tmp_path, once=True, **OPTIONS)
 
 
+def save_embedded(folder):
+    weights = Path(proactive_demo.__file__).parent / "embedded"
+    shutil.copytree(weights, folder, ignore=shutil.ignore_patterns("training", "adapter-*", "*.py"), dirs_exist_ok=True)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_training_logs_its_scores_and_goes_on_without_one(demo_data, tmp_path, capsys):
+    transformers = pytest.importorskip("transformers", reason="the extra `transformers` is not installed")
+    from proactive_bridges.trl_callback import ScoreCheckpoints
+
+    save_embedded(tmp_path / "checkpoint-7")
+    state = transformers.TrainerState(global_step=7)
+    arguments = transformers.TrainingArguments(tmp_path, use_cpu=True, report_to="none")
+    for limit in (0, 2):
+        callback = ScoreCheckpoints(str(demo_data), scenarios="QD", limit=limit)
+        callback.on_save(arguments, state, transformers.TrainerControl())
+        assert len(state.log_history) == bool(limit), "no sample is no default number of samples"
+
+    (score,) = read_scores(tmp_path)
+    logged = {"proactive_accuracy": score["acc"], "proactive_suggestions": score["ps"], "step": 7}
+    assert state.log_history == [logged] and "the training continues" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_equal_checkpoints_have_no_change_and_a_removed_one_is_skipped(demo_data, tmp_path, capsys, monkeypatch):
-    weights = Path(proactive_demo.__file__).parent / "embedded"
     folders = {name: tmp_path / name for name in ("checkpoint-1", "checkpoint-2", "checkpoint-3", "")}
     for folder in folders.values():
-        shutil.copytree(
-            weights, folder, ignore=shutil.ignore_patterns("training", "adapter-*", "*.py"), dirs_exist_ok=True
-        )
+        save_embedded(folder)
 
     def open_removed(model, data):
         if model.source.endswith("checkpoint-2"):
