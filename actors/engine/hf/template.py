@@ -36,7 +36,7 @@ def prompt_text(processor: Any, messages: Sequence[Message], chat: Mapping[str, 
     try:
         return str(renderer.apply_chat_template(parts, **options))
     except TemplateError as refusal:
-        raise ValueError(f"the chat template refuses the conversation: {refusal}") from refusal
+        raise ValueError(f"{refusal} (says the chat template)") from refusal
     except TypeError:  # a template that joins strings, such as Phi-4's, cannot join a list
         if (mark := getattr(processor, "image_token", None)) is None:
             raise
