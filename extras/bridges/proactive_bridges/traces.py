@@ -7,6 +7,7 @@ one. Texts of models and data are fenced, so that MLflow's page interprets no Ma
 import re
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
+from math import isfinite
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -75,7 +76,7 @@ def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
     import mlflow
 
     row, tags = transcript.row, {**transcript.tags, MARK: run.mark, KEY: transcript.key}
-    duration = max(int((row["seconds"] or 0) * 1e9), 1_000_000)
+    duration = max(int(row["seconds"] * 1e9) if isfinite(row["seconds"]) else 0, 1_000_000)
     began, step = ended - duration, duration // max(len(transcript.turns), 1)
     spoken = list[dict[str, Any]]()
     for turn in transcript.turns:

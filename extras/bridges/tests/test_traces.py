@@ -16,7 +16,7 @@ from orchestrator.storage.verdict_store import VerdictStore
 from orchestrator.tracking.rebuild import track
 from proactive_bridges.traces import sample_keys, transcripts
 from tests.orchestrator.mlflow_stores import client, parent, runs
-from tests.orchestrator.report.runs import play_sweep, sweep
+from tests.orchestrator.report.runs import play_sweep, replace_part, sweep
 from tests.orchestrator.report.test_hostile_data import hostile_run  # noqa: F401 - a fixture
 
 HOSTILE = "```\n# A heading\n<script>alert(1)</script> ![x](http://y/z.png) \x07\u202e ```` A"
@@ -99,6 +99,8 @@ def test_open_ended_transcript_ends_with_judge_verdict(run):
 @pytest.mark.slow
 @pytest.mark.long
 def test_track_shows_tables_figures_report_and_each_transcript_once(run):
+    for part in (run / "episodes").glob("*.parquet"):
+        replace_part(pl.read_parquet(part).with_columns(seconds=pl.lit(float("nan"))), part)
     address = os.environ.get("MLFLOW_TRACKING_URI")
     for _ in range(2):
         track(run)
