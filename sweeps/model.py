@@ -85,7 +85,7 @@ class ModelSpec(Frozen):
     """A Hub id, a local folder, an endpoint's model name, ``builtin:<policy>``, or ``human:<name>``."""
     revision: str = ""
     backend: Literal["builtin", "vllm", "transformers", "openai", "human"] = "vllm"
-    parameters: float | None = None
+    parameters: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Billions, where published."""
     gpus: int | float = 1
     """GPUs of one replica, all of one node (tensor parallel), or 0.5 or 0.25 of a shared one."""

@@ -73,7 +73,8 @@ class WorkerGroup:
 
     def hold(self, paused: Container[int], withdrawn: Container[int]) -> None:
         """Keep exactly these episodes out of the queues; return all others that were held back to the queue."""
-        self.paused, self.withdrawn, held_back = paused, withdrawn, (*self.dropped, *self.parked)
+        self.paused, self.withdrawn = paused, withdrawn
+        held_back = (*self.dropped, *self.parked)
         self.dropped, self.parked = deque(), deque()
         self._refilter(held_back)
 

@@ -35,6 +35,7 @@ def test_gpus_are_whole_or_a_share(gpus, kept):
     [
         *(({"gpus": gpus}, "write a whole number, at most 64") for gpus in (-1, 1.5, 0.75, True, "2", 100_000, float("inf"))),
         *(({"chat": {"today": today}}, f"today = {today!r} is no date") for today in ("yesterday", 3, "2026-13-01")),
+        *(({"parameters": count}, "parameters") for count in (-1, 0, float("nan"))),
         ({"backend": "transformers", "tools": "hermes"}, 'write "text", or leave it out'),
         ({"gpus": 0.5, "options": {"gpu_memory_utilization": 0.6}}, "write at most 0.5"),
         ({"backend": "transformers", "options": {"batch_invariant": True}}, "is a mode of vLLM on GPUs"),

@@ -78,7 +78,8 @@ def list_facts(run_data: RunData) -> dict[str, str]:
 
 def list_problems(run_data: RunData) -> list[str]:
     """Return what is unfinished, failed or in doubt, one sentence each; unfinished cells come first."""
-    running = ["the sweep is still running: this page is a snapshot"] * (lock.holder(run_data.folder) is not None)
+    is_running = lock.holder(run_data.folder) is not None
+    running = ["the sweep is still running: this page is a snapshot"] if is_running else []
     return [*running, *_gaps(run_data), *(visible(note, 400) for note in run_data.notes)]
 
 
