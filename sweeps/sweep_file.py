@@ -46,8 +46,7 @@ def read_sweep(path: Path) -> dict[str, Any]:
         line = f"proactive-sweep run --model {shlex.quote(str(path).replace(':/', '://'))}"
         raise SweepError(f"{path} is a model, not a sweep; type `{line}`")
     if (path / RESOLVED).is_file():
-        line = f"proactive-sweep run {shlex.quote(str(path / RESOLVED))}"
-        raise SweepError(f"{path} is a run folder; to resume it, type `{line}`")
+        raise SweepError(f"{path} is a run folder; name its sweep: {shlex.quote(str(path / RESOLVED))}")
     table = read_toml(file)
     if file.name == RESOLVED:
         table["output"] = str(file.parent)
