@@ -44,6 +44,8 @@ def read_entries(source: str, machine: Machine, read_hub: Callable[[str], Checkp
         return [source]
     if Path(source).is_dir():
         return [_local(os.path.abspath(source), None, machine)]
+    if Path(source).is_file():
+        raise SweepError(f"--model {source} is a file; name its folder {Path(source).absolute().parent}")
     if HUB_ID.fullmatch(source):
         return [_local(source, read_hub, machine)]
     raise SweepError(f"--model {source} is no folder, OWNER/NAME, http://HOST/v1#NAME or name in `ls models`")
