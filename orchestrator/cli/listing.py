@@ -15,7 +15,7 @@ from orchestrator.cli.printing import print_result
 from orchestrator.report.tables.table import text_table
 from sweeps import packages, registry
 from sweeps.conditions import CONDITIONS, VARIANTS
-from sweeps.packages import BUILTIN
+from sweeps.packages import BUILTIN, RESULT_COLUMNS
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import shipped_sweeps
 from sweeps.values import read_table
@@ -67,10 +67,7 @@ def conditions() -> Rows:
 
 def measures() -> Rows:
     """Return the measures of every table and those of installed packages, which a sweep names under ``measures``."""
-    rows = [
-        {"name": name, "of": origin, "what it is": packages.RESULT_COLUMNS[name], "package": ""}
-        for name, origin in MEASURES.items()
-    ]
+    rows = [{"name": key, "of": of, "what it is": RESULT_COLUMNS[key], "package": ""} for key, of in MEASURES.items()]
     for name, offer in packages.measures().items():
         try:
             text = (load_function("measure", name).__doc__ or "").partition("\n")[0]

@@ -23,10 +23,8 @@ from sweeps.own_model import find_models
 from sweeps.protocol import ZERO_SHOT, Protocol
 from sweeps.sweep_file import missing_data, shipped_sweeps
 
-Names = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[NAME|SWEEP...]", help="Models by name, folders of checkpoints, a sweep file."),
-]
+NAMED = "Models by name, folders of checkpoints, a sweep file."
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME|SWEEP...]", help=NAMED)]
 GpuType = Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")]
 Engine = Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")]
 Store = Annotated[Path, typer.Option(metavar="DIR", help="Where --prove stores certificates.")]
@@ -106,10 +104,8 @@ def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: st
         say(f"{model.name}: {proofs[-1].verdict}")
     cells = ((proof.model, proof.engine, proof.verdict, proof.outcome) for proof in proofs)
     table = text_table(("model", "engine", "verdict", "outcome"), cells)
-    changed = (proof for proof in proofs if proof.changed)
-    notes = (
-        f"{proof.model} differs from its certificate in {proof.folder}: {'; '.join(proof.changed)}" for proof in changed
-    )
+    changed = {f"{proof.model} differs from its certificate in {proof.folder}": proof.changed for proof in proofs}
+    notes = (f"{subject}: {'; '.join(parts)}" for subject, parts in changed.items() if parts)
     print_result(as_json, [proof._asdict() for proof in proofs], table, *notes)
     raise typer.Exit(0 if all(proof.ok for proof in proofs) else 1)
 

@@ -36,10 +36,8 @@ RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", parser=reada
 RunName = Annotated[str, typer.Argument(metavar="DIR", help=A_RUN)]
 ByJudge = Annotated[str, typer.Option("--judge", metavar="NAME", help="Whose verdicts (default: the sweep's judge).")]
 StrictPaper = Annotated[bool, typer.Option("--strict-paper", help="A failed verdict is zeros, as in the package.")]
-MovedData = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="DIR", exists=True, file_okay=False, help="The benchmark folder, if it has moved."),
-]
+MOVED = "The benchmark folder, if it has moved."
+MovedData = Annotated[Path | None, typer.Option("--data", metavar="DIR", exists=True, file_okay=False, help=MOVED)]
 CLUSTERS = "automatic|object|picture|none"
 Cluster = Annotated[str, typer.Option(metavar=CLUSTERS, help="Samples that count as one; automatic: what widens more.")]
 Names = Annotated[str, typer.Option(help="Names joined by commas, or all.")]

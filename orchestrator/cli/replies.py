@@ -17,13 +17,12 @@ from orchestrator.report.scores import judge_agreement
 from orchestrator.report.tables.table import text_table
 from orchestrator.storage.run_folder import stored_sweep
 
-OwnSweep = Annotated[
-    Path | None,
-    typer.Argument(metavar="[SWEEP]", help="Your sweep file: allows the services, data and code that it names."),
-]
+YOURS = "Your sweep file: allows the services, data and code that it names."
+OwnSweep = Annotated[Path | None, typer.Argument(metavar="[SWEEP]", help=YOURS)]
 Settings = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the [judge] table.")]
 Judge = Annotated[str, typer.Option("--judge", metavar="NAME", help="A judge by name (default: the sweep's own).")]
 A_CSV = "Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0), as `label --export` writes."
+LINES = 'Score lines {"scenario": "ROD", "id": 1, "answers": ["A."]}; with --data.'
 Labels = Annotated[Path | None, typer.Option(metavar="FILE", help=A_CSV)]
 
 
@@ -97,12 +96,7 @@ def audit(
     python: Annotated[str | None, typer.Option(help="A Python interpreter, 3.12 or newer.")] = None,
     install: Annotated[bool, typer.Option("--install", help="Fetch the package first.")] = False,
     data: MovedData = None,
-    answers: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.jsonl", help='Score lines {"scenario": "ROD", "id": 1, "answers": ["A."]}; with --data.'
-        ),
-    ] = None,
+    answers: Annotated[Path | None, typer.Option(metavar="FILE.jsonl", help=LINES)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay all stored replies and verdicts through the package proactivebench and ours; exit code 1 if any differs.

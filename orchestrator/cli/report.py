@@ -114,11 +114,8 @@ def _compare_runs(runs: Sequence[RunData], as_json: bool) -> None:
     """Print the differences of all other runs from the first, on the same samples."""
     differences = run_comparison.compare_runs(runs)
     tables = run_comparison.comparison_tables(differences)
-    document = {
-        "cells": differences.cells.to_dicts(),
-        "averages": differences.averages.to_dicts(),
-        "notes": [*differences.notes, *differences.input_notes],
-    }
+    notes = [*differences.notes, *differences.input_notes]
+    document = {"cells": differences.cells.to_dicts(), "averages": differences.averages.to_dicts(), "notes": notes}
     printing.print_result(as_json, document, *tables, run_comparison.LEGEND, *differences.notes)
 
 

@@ -32,16 +32,10 @@ LISTED = 10
 Cells = Annotated[bool, typer.Option("--cells", help="List every cell.")]
 WAIT_S, POLL_INTERVAL_S = 15.0, 0.5
 """Seconds that the driver has to take a command, and between two looks for its answer."""
-Verb = Annotated[
-    str,
-    typer.Argument(
-        metavar="VERB", help="pause, resume, cancel, restore, drain, undrain; none: list the commands sent so far."
-    ),
-]
-Target = Annotated[
-    str,
-    typer.Argument(metavar="TARGET", help="all, judge; MODEL, or MODEL/SCENARIO/CONDITION with * in parts; a node."),
-]
+VERBS = "pause, resume, cancel, restore, drain, undrain; none: list the commands sent so far."
+Verb = Annotated[str, typer.Argument(metavar="VERB", help=VERBS)]
+TARGETS = "all, judge; MODEL, or MODEL/SCENARIO/CONDITION with * in parts; a node."
+Target = Annotated[str, typer.Argument(metavar="TARGET", help=TARGETS)]
 
 
 @printing.reads_folders

@@ -66,11 +66,9 @@ def paths(tmp_path_factory, demo_data):
     os.mkfifo(created["fifo"])
     created["loop"].symlink_to(created["loop"])
     sweep = runs.sweep(demo_data, ["uniform", "ask-properly"], ["hint"], scenarios=["QD"], protocol=["mcqa", "oeg"])
-    text = (
-        'models = ["uniform", "ask-properly"]\nconditions = ["hint"]\nscenarios = ["QD"]\nprotocol = ["mcqa", "oeg"]\n'
-    )
+    text = 'models = ["uniform", "ask-properly"]\nconditions = ["hint"]\nprotocol = ["mcqa", "oeg"]\n'
     (folder / "x.toml").write_text(
-        f'# A test.\nname = "test"\ndata = "{demo_data}"\ntracking = {{ uri = "none" }}\n{text}'
+        f'# A test.\nname = "test"\ndata = "{demo_data}"\nscenarios = ["QD"]\ntracking = {{ uri = "none" }}\n{text}'
     )
     (folder / "answers.jsonl").write_text('{"scenario": "ROD", "id": 0, "answers": ["A"]}\n')
     runs.play_sweep(created["run"], sweep)
@@ -80,13 +78,8 @@ def paths(tmp_path_factory, demo_data):
     ended = {"errors": 0, "state": "complete", "reason": ""}
     write_status(created["run"], [cell | ended for cell in cells], finished=True)
     checksums.write(created["run"] / OBSERVED_FILE, b'{"gpu": "h200", "episodes": {}}')
-    others = {
-        "sweep": folder / "x.toml",
-        "answers": folder / "answers.jsonl",
-        "data": demo_data,
-        "device": Path("/dev/zero"),
-    }
-    return {**created, **others}
+    others = {"sweep": folder / "x.toml", "answers": folder / "answers.jsonl"}
+    return {**created, **others, "data": demo_data, "device": Path("/dev/zero")}
 
 
 @pytest.fixture(autouse=True)
