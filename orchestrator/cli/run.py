@@ -26,9 +26,8 @@ SweepName = Annotated[str, typer.Argument(metavar="[SWEEP]", help="A sweep file 
 Limit = Annotated[int | None, typer.Option(min=1, help="Samples of each scenario.")]
 Data = Annotated[str, typer.Option(metavar="DIR", help="The benchmark folder or address.")]
 TrackingUri = Annotated[str | None, typer.Option(help="MLflow: sqlite, none, or an address (MLFLOW_TRACKING_URI).")]
-Reuse = Annotated[
-    list[str], typer.Option(metavar="DIR", help="Take equal episodes from this run folder or bucket; may repeat.")
-]
+TAKE = "Take equal episodes from this run folder or bucket; may repeat."
+Reuse = Annotated[list[str], typer.Option(metavar="DIR", help=TAKE)]
 AGAIN = "Replay episodes with these endings: failed,overflow,truncated,thoughts_cut,unprocessable,refused."
 Retry = Annotated[str, typer.Option(metavar="ENDINGS", help=AGAIN)]
 
@@ -64,7 +63,7 @@ def run(
         overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in options.items() if value]
         loaded = sweep_source.load_sweep(Path(sweep), [*overrides, *set_], output, model, limit)
     elif model:
-        sweep = str(sweep_source.write_line(model, {"limit": limit, **options}, output, None))
+        sweep = str(sweep_source.write_line(model, {"limit": limit, **options, "output": output}, None, set_))
         print_lines([f"{sweep}: the sweep; the same line resumes it, `run {sweep} --update` plays it as edited"])
         loaded = sweep_source.load_sweep(Path(sweep), set_, None)
     else:

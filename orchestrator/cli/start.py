@@ -23,7 +23,6 @@ NewFile = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The swee
 FROM = "The shipped sweep to copy (`ls sweeps`), or package: a folder with an example scenario, policy and measure."
 Source = Annotated[str, typer.Option("--from", metavar="NAME", help=FROM)]
 PACKAGE = "package"
-"""The source that is a folder."""
 
 
 def init(file: NewFile = None, source: Source = "", model: ModelSources = []) -> None:  # noqa: B006
@@ -50,14 +49,13 @@ def _write_sweep(path: Path, source: str, models: list[str]) -> None:
     if source not in sweeps:
         raise UserError(f"no shipped sweep is called {source!r}; {suggest_sweep(Path(source))}")
     if models:
-        write_line(models, {}, None, path)
+        write_line(models, {}, path)
     else:
         head, bracket, tables = sweeps[source].read_text(encoding="utf-8").partition("\n[")
         # without its name, so that it gets a separate output folder
         head = re.sub(r"^name = .*\n?", "", head, flags=re.MULTILINE)
-        path.write_text(
-            f"{head}{bracket}{tables}".replace("run FILE", f"run {shlex.quote(str(path))}"), encoding="utf-8"
-        )
+        text = f"{head}{bracket}{tables}".replace("run FILE", f"run {shlex.quote(str(path))}")
+        path.write_text(text, encoding="utf-8")
 
 
 def _next_steps(path: Path) -> list[str]:

@@ -16,11 +16,6 @@ from sweeps.own_model import Machine, choose_engine, read_entries
 from tests.orchestrator.cli.test_cli import call
 
 GB = 10**9
-OPTIONS: dict[str, Any] = {"limit": None, "conditions": "", "scenarios": "", "data": ""}
-
-
-def on_no_hub(source: str) -> Checkpoint:
-    raise AssertionError(f"{source} was asked of the Hub")
 
 
 @pytest.fixture
@@ -33,8 +28,8 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def test_a_folder_has_its_architecture_and_the_engine_of_the_machine(checkpoint: Path) -> None:
-    (alone,) = read_entries(str(checkpoint), Machine(), on_no_hub)
-    (served,) = read_entries(str(checkpoint), Machine((80 * GB,), has_vllm=True), on_no_hub)
+    (alone,) = read_entries(str(checkpoint), Machine(), pytest.fail)
+    (served,) = read_entries(str(checkpoint), Machine((80 * GB,), has_vllm=True), pytest.fail)
 
     assert alone == {
         "name": "my-llava", "source": str(checkpoint), "backend": "transformers", "gpus": 0,
@@ -66,15 +61,15 @@ def test_a_hub_id_is_pinned_and_a_shipped_source_keeps_its_settings() -> None:
 
 
 def test_a_service_gets_a_key_only_if_it_is_openais() -> None:
-    (near,) = read_entries("http://localhost:8000/v1#org/my model", Machine(), on_no_hub)
-    (openai,) = read_entries("https://api.openai.com/v1#gpt-4.1", Machine(), on_no_hub)
+    (near,) = read_entries("http://localhost:8000/v1#org/my model", Machine(), pytest.fail)
+    (openai,) = read_entries("https://api.openai.com/v1#gpt-4.1", Machine(), pytest.fail)
 
     assert near == {
         "name": "org-my-model", "source": "org/my model",
         "endpoint": {"base_url": "http://localhost:8000/v1", "key_env": ""},
     }  # fmt: skip
     assert openai["endpoint"]["key_env"] == "OPENAI_API_KEY"  # type: ignore[index]
-    assert read_entries("oracle", Machine(), on_no_hub) == ["oracle"]
+    assert read_entries("oracle", Machine(), pytest.fail) == ["oracle"]
 
 
 @pytest.mark.parametrize(
@@ -85,23 +80,26 @@ def test_a_service_gets_a_key_only_if_it_is_openais() -> None:
         ("one.toml", r"model = .*\[\[model\]\]"),
         ("nameless.toml", "model 1: 'name' is missing"),
         (".", "no readable config.json"),
+        ("a/config.json", "name its folder .*/a"),
         ("x.toml", "x.toml"),
     ],
 )
 def test_what_is_no_model_is_refused(source: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("a").mkdir()
+    Path("a/config.json").write_text("{}")
     Path("one.toml").write_text('[model]\nname = "m"\nsource = "org/m"\n')
     Path("nameless.toml").write_text('[[model]]\nsource = "org/m"\n')
     with pytest.raises(UserError, match=words):
-        read_entries(source, Machine(), on_no_hub)
+        read_entries(source, Machine(), pytest.fail)
 
 
 def test_the_line_writes_a_sweep_that_the_same_line_resumes_and_another_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: Path, demo_data: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    options = {**OPTIONS, "data": str(demo_data), "limit": 3, "scenarios": "ROD,QD"}
-    file = sweep_source.write_line(["my llava"], options, None, None)
+    options: dict[str, Any] = {"limit": 3, "scenarios": "ROD,QD", "data": str(demo_data)}
+    file = sweep_source.write_line(["my llava"], options, None)
     sweep = load(file)
 
     assert str(file) == "outputs/my-llava.toml" and sweep.output == "outputs/my-llava"
@@ -109,11 +107,19 @@ def test_the_line_writes_a_sweep_that_the_same_line_resumes_and_another_leaves(
     assert (sweep.data, sweep.selection.limit, sweep.scenarios) == (str(demo_data), 3, ("ROD", "QD"))
     assert [condition.name for condition in sweep.conditions] == ["zero-shot", "hint"]
     (tmp_path / "two\nlines").symlink_to(checkpoint)
-    assert load(sweep_source.write_line(["two\nlines"], options, "two", None)).output == "two"
-    file.write_text(edited := file.read_text().replace("limit = 3", "limit = 4"))
-    assert sweep_source.write_line(["my llava"], options, None, None).read_text() == edited
-    with pytest.raises(UserError, match=r"another line's sweep; type `proactive-sweep run outputs/my-llava\.toml`"):
-        sweep_source.write_line(["my llava"], {**options, "limit": 5}, None, None)
+    assert load(sweep_source.write_line(["two\nlines"], {**options, "output": "two"}, None)).output == "two"
+    assert load(sweep_source.write_line(["my llava"], {**options, "limit": 4}, None)).selection.limit == 4
+    file.write_text(edited := file.read_text().replace("limit = 4", "limit = 3"))
+    for source in (f"{checkpoint}/", "../" + tmp_path.name + "/my llava"):
+        assert sweep_source.write_line([source], {**options, "limit": 4}, None).read_text() == edited
+    with pytest.raises(UserError, match=r"type `proactive-sweep run outputs/my-llava\.toml --limit 20 --update`"):
+        sweep_source.write_line(["my llava"], {**options, "limit": None}, None)
+    with pytest.raises(UserError, match=r"type `proactive-sweep run outputs/my-llava\.toml` to go on"):
+        sweep_source.write_line(["my llava"], {**options, "data": str(tmp_path)}, None)
+    for wrong, overrides in ({"data": str(tmp_path)}, []), ({"scenarios": "QDD"}, []), ({}, ["foo=1"]):
+        with pytest.raises(UserError, match=r"_preprocessed\.jsonl|QDD|foo"):
+            sweep_source.write_line(["oracle"], {**options, **wrong}, None, overrides)
+    assert not Path("outputs/oracle.toml").exists()
 
 
 def test_a_limit_is_of_the_protocols_that_a_sweep_plays() -> None:
@@ -141,7 +147,7 @@ def test_init_writes_the_sweep_of_a_model(
     monkeypatch.setenv(sweep_source.DATA_VARIABLE, str(demo_data))
     done = call("init", "mine.toml", "--model", "my llava")
     assert done.exit_code == 0 and "proactive-sweep run mine.toml" in done.stdout
-    assert "my-llava" in call("plan", "mine.toml").stdout
+    assert "my-llava" in call("plan", "mine.toml").stdout and load(Path("mine.toml")).output == "outputs/mine"
     both = call("plan", "mine.toml", "--model", "oracle")
     assert "my-llava" in both.stdout and "oracle" in both.stdout
     twice = call("plan", "baselines", "--model", "my llava", "--model", checkpoint)
@@ -152,8 +158,11 @@ def test_init_writes_the_sweep_of_a_model(
 def test_a_line_plays_and_is_resumed(cli: Any, demo_data: Path, tmp_path: Path) -> None:
     output = tmp_path / "My Drive" / "run"
     options = ("--limit", 1, "--data", demo_data, "--output", output, "--tracking-uri", "none")
-    first, second = (cli.call("run", "--model", "uniform", *options) for _ in range(2))
+    first, second, full = (cli.call("run", "--model", "uniform", *options[at:]) for at in (0, 0, 2))
+    more = cli.call("run", f"{output}.toml", "--limit", 20, "--update", "--tracking-uri", "none")
 
-    assert first.returncode == second.returncode == 0, first.stderr
+    assert first.returncode == second.returncode == more.returncode == 0, first.stderr + more.stderr
     assert "14 pending" in first.stdout and "played 14 episodes" in first.stderr + first.stdout
     assert "0 pending" in second.stdout and f"proactive-sweep report '{output}'" in second.stdout
+    assert "--limit 20 --update` to go on" in full.stderr and f"--reuse '{output}'" in full.stderr
+    assert "14 finished" in more.stdout and "played 126 episodes" in more.stderr + more.stdout
