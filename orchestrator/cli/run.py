@@ -67,7 +67,7 @@ def run(
         print_lines([f"{sweep}: the sweep; the same line resumes it, `run {sweep} --update` plays it as edited"])
         loaded = sweep_source.load_sweep(Path(sweep), set_, None)
     else:
-        raise UserError("name a sweep (`ls sweeps`), or a model: run --model FOLDER, OWNER/NAME or http://HOST/v1#NAME")
+        raise UserError("name a sweep (`proactive-sweep ls sweeps`) or --model DIR, OWNER/NAME or http://HOST/v1#NAME")
     tracked_sweep = _with_tracking(loaded, tracking_uri)
     check_data_path(tracked_sweep.data)
     require_data(tracked_sweep.data, Path(sweep))

@@ -47,7 +47,7 @@ def report_user_errors() -> Iterator[None]:
 def _describe_usage(mistake: Any) -> str:
     """Return what to type instead of an option of an earlier release, or else what the parser says."""
     removed = removed_sentence(path_of(mistake.ctx, mistake.option_name)) if hasattr(mistake, "option_name") else ""
-    return removed or f"{one_line(mistake.format_message())} Type --help to see the options."
+    return removed or f"{one_line(mistake.format_message()).rstrip('.')}. Type --help to see the options."
 
 
 def path_of(context: Any, word: str) -> str:

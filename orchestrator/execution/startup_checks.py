@@ -79,7 +79,7 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
         if reason and is_final:
             excluded[name] = reason
         if reason:
-            consequence = "it is not started" if is_final else "the cluster's machines try it"
+            consequence = "no worker is started" if is_final else "the cluster's machines try it"
             say(f"{name}: {reason} ({consequence})")
     return excluded
 

@@ -178,7 +178,7 @@ class Tracker:
             if (self.run.folder / "results.parquet").exists():
                 command = f"proactive-sweep track {shlex.quote(str(self.run.folder))}"
                 remedy = f"{remedy}, and so does: {command}" if status == "KILLED" else f"send it with: {command}"
-            say(f"MLflow at {redact_address(self._uri)} did not receive everything; {remedy}")
+            say(f"MLflow at {redact_address(self._uri)} lacks what the run folder stored last; {remedy}")
 
     def _set_niceness(self, niceness: int) -> None:
         """Set it also for a kernel that groups CPUs by session (sched(7)); lower it only if the system allows."""

@@ -72,7 +72,7 @@ def paired_table(run_data: RunData) -> Table:
     notes = [
         f"Points of accuracy with 95% intervals. * p < 0.05 after Holm's correction: the primary endpoint, average accuracy "
         f"under {primary}, over models; all others as one family of {count_tests(run_data):,} tests. "
-        "= proven to be within the margin.",
+        "= proven to be within the margin of [evidence], by default 2 points.",
     ]
     asked = rows.drop_nulls("ps_difference")
     if asked.height and not (asked["loops_difference"] != 0).any():

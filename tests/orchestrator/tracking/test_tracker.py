@@ -124,7 +124,7 @@ def test_killed_process_is_reported_and_the_next_attempt_doubles_nothing(played,
     wait_until(lambda: count_cells(half) > 3)
     os.kill(tracker._process.pid, signal.SIGKILL)
     tracker.close("FINISHED", timeout=60)
-    assert "did not receive everything; send it with: proactive-sweep track " in capfd.readouterr().err
+    assert "lacks what the run folder stored last; send it with: proactive-sweep track " in capfd.readouterr().err
     finish(played, half)
     track(half)
 
@@ -144,7 +144,7 @@ def test_hanging_server_prints_one_warning_and_delay_is_bounded(played, half, ca
         assert tracker._process.poll() is not None, "the process that waits for the server is ended"
         err += capfd.readouterr().err
 
-    sentences = ("cannot be reached", "waiting for MLflow", "did not receive everything")
+    sentences = ("cannot be reached", "waiting for MLflow", "lacks what")
     assert [err.count(words) for words in (*sentences, "\n")] == [1, 1, 1, 3]
 
 
