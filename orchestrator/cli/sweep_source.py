@@ -13,6 +13,7 @@ from envs.errors import UserError
 from envs.installed import install_line, load_function, offers
 from orchestrator.cli.options import required_name
 from orchestrator.cli.printing import print_lines
+from orchestrator.storage import lock, safe_write
 from sweeps.load import build, load
 from sweeps.own_model import Entry, Machine, read_entries
 from sweeps.spec import Sweep
@@ -68,7 +69,6 @@ def write_line(
     import tomli_w
 
     from orchestrator.planning.build_plan import build_plan
-    from orchestrator.storage import safe_write
 
     entries = read_models(sources)
     names = [entry if isinstance(entry, str) else entry["name"] for entry in entries]
@@ -109,7 +109,7 @@ def _is_of_line(path: Path, line: str) -> bool:
     mark, _, text = rest.partition("\n")
     before, now = _read_options(head), _read_options(line)
     played = dict(before).get("--output", str(path.with_suffix("")))
-    is_played = "://" in played or any(Path(played).glob("*/*part-*"))
+    is_played = "://" in played or lock.holder(Path(played)) or any(Path(played).glob("*/*part-*"))
     if before == now or (not is_played and mark == f"{MARK}{crc32(text.encode()):08x}"):
         return before == now
     changed, words = sorted({name for name, _ in {*before} ^ {*now}}), ["proactive-sweep", "run", str(path)]

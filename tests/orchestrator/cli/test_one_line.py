@@ -10,6 +10,7 @@ import pytest
 
 from envs.errors import UserError
 from orchestrator.cli import sweep_source
+from orchestrator.storage import lock
 from sweeps.checkpoint import Checkpoint
 from sweeps.load import load
 from sweeps.own_model import Machine, choose_engine, read_entries
@@ -108,6 +109,8 @@ def test_the_line_writes_a_sweep_that_the_same_line_resumes_and_another_leaves(
     assert [condition.name for condition in sweep.conditions] == ["zero-shot", "hint"]
     (tmp_path / "two\nlines").symlink_to(checkpoint)
     assert load(sweep_source.write_line(["two\nlines"], {**options, "output": "two"}, None)).output == "two"
+    with lock.hold(Path("outputs/my-llava")), pytest.raises(UserError, match="to go on"):
+        sweep_source.write_line(["my llava"], {**options, "limit": 4}, None)
     assert load(sweep_source.write_line(["my llava"], {**options, "limit": 4}, None)).selection.limit == 4
     file.write_text(edited := file.read_text().replace("limit = 4", "limit = 3"))
     for source in (f"{checkpoint}/", "../" + tmp_path.name + "/my llava"):
