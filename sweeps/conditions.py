@@ -180,8 +180,6 @@ class OwnCondition(Condition):
 _SHIPPED = read_table("conditions.toml")
 CONDITIONS = {name: Condition(name=name, **fields) for name, fields in _SHIPPED["paper"].items()}
 """The paper's conditions, which ``conditions = "all"`` means."""
-WITH_EXAMPLES = CONDITIONS["icl-1"].scenarios
-"""The scenarios for which the package has solved examples (``get_icl_example``)."""
 VARIANTS = {name: Condition(name=name, **fields) for name, fields in _SHIPPED["variant"].items()}
 """One change each, for ablations (sweeps/ablations)."""
 

@@ -88,7 +88,7 @@ def print_answers(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     """Print whether each model asks, which models' replies say little about them, and the extras that are missing."""
     from orchestrator.report.scores.answer import answer_sentences, unreadable_lines
 
-    answers = (*unreadable_lines(rows, folder, sweep.baselines), *answer_sentences(rows, sweep))
+    answers = (*unreadable_lines(rows, folder, sweep.baselines), *answer_sentences(rows, sweep, folder))
     print_lines((*answers, *missing_rules(sweep.conditions)))
 
 

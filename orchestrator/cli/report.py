@@ -82,7 +82,7 @@ def _report_run(run_data: RunData, write: bool, figures: bool, as_json: bool) ->
     if as_json:
         intervals = f"score intervals over independent samples; in pages: {describe_clusters(run_data)}"
         notes = [*run_data.notes, *input_notes(run_data.sweep, run_data.folder)]
-        answers = list(answer_sentences(run_data.rows, run_data.sweep))
+        answers = list(answer_sentences(run_data.rows, run_data.sweep, run_data.folder))
         document = {"answers": answers, "cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": notes}
         printing.print_json(document)
         return

@@ -29,16 +29,11 @@ from sweeps.spec import Protocol, Sweep
 def read_run(
     folder: Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = AUTOMATIC
 ) -> RunData:
-    """Read a run folder.
+    """Read a run folder, with the samples of the benchmark folder ``data``, by default that of the sweep.
 
-    Args:
-        data: Benchmark folder; by default that of the sweep.
-        judge: Key of the judge whose verdicts count, or its beginning; by default the sweep's own, or the only one.
-        strict: A missing verdict counts as three zeros, as in the package.
-        cluster: Clustering of samples for intervals and tests (``RunData.cluster``), or none; ``CLUSTERS`` need the samples.
-
-    Raises:
-        RunFolderError: The folder is no run, ``judge`` matches no judge, or the samples for ``cluster`` are missing.
+    The verdicts are those of the judge whose key is ``judge`` or begins so; by default the sweep's own, or the only one.
+    With ``strict``, a missing one counts as three zeros, as in the package. ``cluster`` is ``RunData.cluster``, or none.
+    Raises RunFolderError for a folder that is no run, if ``judge`` matches no judge, or without the samples for ``cluster``.
     """
     sweep = stored_sweep(folder)
     planned = _planned_frame(folder, sweep)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.report.paper.published import DEMO_CATEGORIES
+from orchestrator.report.scores.answer import DEMO_CATEGORIES
 from proactive_demo.drawing import CATEGORIES
 from proactive_demo.stored_benchmark import write_stored_benchmark
 from sweeps.load import load

@@ -49,8 +49,7 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     """Compare every further run with the first, paired by sample.
 
     If two runs share no model and one of them has a single model, that model is compared with every model of the other run.
-    An episode without a partner or with an error is in no pair. Raises RunFolderError for fewer than two runs, for a run that
-    is named twice, for runs without a pair, and as ``refuse_other_pictures``.
+    Raises RunFolderError for fewer than two runs, a run named twice, runs without a pair, and as ``refuse_other_pictures``.
     """
     named = dict(zip(run_folder.name_runs([run.folder for run in runs]), runs, strict=True))
     refuse_other_pictures(named)

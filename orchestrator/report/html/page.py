@@ -46,7 +46,7 @@ def write_page(run_data: RunData) -> Path:
 
 def build_page(run_data: RunData) -> dict[str, Any]:
     """Return everything that the template shows; figures have a name, a caption and an image."""
-    answers = [visible(sentence, 600) for sentence in answer_sentences(run_data.rows, run_data.sweep)]
+    answers = [visible(sentence, 600) for sentence in answer_sentences(run_data.rows, run_data.sweep, run_data.folder)]
     unreadable = unreadable_lines(run_data.rows, run_data.folder, run_data.baselines)
     return {
         "title": visible(run_data.sweep.name),

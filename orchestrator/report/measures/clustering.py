@@ -36,9 +36,8 @@ def clustering(run_data: RunData) -> pl.DataFrame:
     """Return one row per scenario whose samples are available, and kind of cluster (``CLUSTERS``).
 
     Columns: scenario, clustering, samples, clusters, largest (samples of the largest cluster), icc, design_effect (of the
-    variance of a mean), wider (width of the clustered interval divided by that of the plain one), counts (true if
-    intervals and tests use these clusters). icc, design_effect and wider are null without answers, or if no cluster has two
-    samples.
+    variance of a mean), wider (width of the clustered interval divided by that of the plain one), counts (intervals and tests
+    use these clusters). icc, design_effect and wider are null without answers, or if no cluster has two samples.
     """
     rows = list[tuple[object, ...]]()
     for scenario in run_data.samples:
@@ -135,9 +134,8 @@ def outcomes(run_data: RunData, unanswered_as_wrong: bool = False) -> pl.DataFra
     """Return one row per scored episode: model, scenario, condition, protocol, sample_id, correct, turns, looped, cluster.
 
     ``looped`` is true if the turn limit ended the episode. For open-ended answers, ``correct`` is the judge's aggregate bit,
-    and ``turns`` and ``looped`` are null. Refused and unprocessable episodes have rows only with ``unanswered_as_wrong``: not
-    correct, with ``turns`` and ``looped`` null.
-    ``cluster`` numbers the clusters of a scenario; it is null if samples count as independent.
+    and ``turns`` and ``looped`` are null, as those of refused and unprocessable episodes, which have rows, not correct, only with
+    ``unanswered_as_wrong``. ``cluster`` numbers the clusters of a scenario; it is null if samples count as independent.
     """
     looped = (pl.col("ending") == Ending.LIMIT).alias("looped")
     answered = run_data.scored.select(*NAMES, "correct", pl.col("turns").cast(pl.Int64), looped)

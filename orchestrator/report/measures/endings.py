@@ -1,10 +1,7 @@
 """Kinds of endings, their counts by cell, and what a lenient reader makes of unparsable replies.
 
-Every stored episode has exactly one kind, so the counts of a cell sum to its finished episodes.
-
-A wrong category is classified by the last view: guessed too early, or guessed wrong on a clear view. The rules decide
-(``Scenario.telling``); without the samples the kind is ``guessed``.
-
+Every stored episode has exactly one kind, so the counts of a cell sum to its finished episodes. A wrong category is classified
+by the last view: guessed too early, or guessed wrong on a clear view (``Scenario.telling``); without the samples, ``guessed``.
 Only replies that the benchmark could not parse are read leniently; each is the last of its episode. No score changes.
 """
 
@@ -120,9 +117,8 @@ def kind_of_ending() -> pl.Expr:
 def lenient_readings(run_data: RunData) -> pl.DataFrame:
     """Return one row per episode that ended with an unparsable reply, read again leniently: key, cell, letter, would.
 
-    ``letter`` is the lenient reading, or null. ``would`` is what the lenient reading would make of the episode: ``correct``,
-    ``go on``, ``wrong``, or ``disagrees`` if the reply's letter and text name different options, which count as wrong; null
-    without the sample.
+    ``letter`` is the lenient reading, or null; ``would`` what it would make of the episode: ``correct``, ``go on``, ``wrong``,
+    or ``disagrees`` if the reply's letter and text name different options, which count as wrong; null without the sample.
     """
     wrong = (pl.col("action") == Action.UNPARSABLE) & (pl.col("ending") == Ending.WRONG)
     last = run_data.last_turns.filter(wrong, protocol=Protocol.MCQA.value)  # judged replies are not read again

@@ -188,11 +188,9 @@ def missing_bounds(run_data: RunData) -> pl.DataFrame:
 
     An episode is missing if it ended in an error, if a limit cut it short, or if the judge gave no verdict on its answer. In
     the worst case all of these are wrong, in the best case all are right (Manski 1989, J. Hum. Resour. 24:343-360). Episodes
-    that are not played yet are unfinished, not missing.
-
-    Columns: model, scenario (``avg`` for the unweighted mean), condition, protocol; n (episodes) and missing; value as the
-    other tables show it (accuracy, or the judge's aggregate); least (the worst case) with the lower end of its 95% interval,
-    and most (the best case) with the upper end.
+    that are not played yet are unfinished, not missing. Columns: model, scenario (``avg`` for the unweighted mean), condition,
+    protocol; n (episodes) and missing; value (accuracy, or the judge's aggregate); least (the worst case) with the lower end
+    of its 95% interval, and most (the best case) with the upper end.
     """
     names = ("errors", *CUT_SHORT, *(["unjudged"] if "unjudged" in run_data.rows.columns else []))
     if not run_data.rows.select((pl.sum_horizontal(names) > LEAST_MISSING * pl.col("finished")).any()).item():

@@ -209,10 +209,8 @@ def ranking(run_data: RunData) -> pl.DataFrame:
 
     A refused or unprocessable episode counts as wrong for its model, and its sample stays in the ranking. The scenarios are
     fixed, the samples are not: all true ranks lie in their bounds in 95% of runs, by tests that are corrected over all pairs
-    (Klein, Wright and Wieczorek 2020, J. R. Stat. Soc. C 69:589-606).
-
-    Columns: average over scenarios (percent: accuracy, or the judge's aggregate), models (ranked), n (shared samples), rank,
-    rank_low and rank_high (95% for all models together).
+    (Klein, Wright and Wieczorek 2020, J. R. Stat. Soc. C 69:589-606). Columns: average over scenarios (percent: accuracy, or
+    the judge's aggregate), models (ranked), n (shared samples), rank, rank_low and rank_high (95% for all models together).
     """
     _, tests = compare_models(run_data, unanswered_as_wrong=True)
     tests = tests.with_columns(pl.col("p").fill_null(1.0))

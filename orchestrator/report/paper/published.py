@@ -3,7 +3,6 @@
 No measure depends on them.
 """
 
-import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from envs import SCENARIOS
 from envs.plural import pluralize
 from envs.samples import OPEN_ENDED, paper_ids
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.answer import shows_demo_pictures
 from sweeps.protocol import OPEN_ENDED_CONDITIONS, Protocol
 from sweeps.sampling import AS_THE_PACKAGE, Sampling
 from sweeps.spec import OpenEnded
@@ -26,8 +26,6 @@ FACTS = tomllib.loads((FOLDER / "tables.toml").read_text("utf-8"))
 MEASURES: dict[str, dict[str, str]] = FACTS["measures"]
 """Protocol -> the paper's column -> our measure."""
 NOTES: dict[str, str] = FACTS["notes"]
-DEMO_CATEGORIES = frozenset(FACTS["demo"]["categories"])
-"""Folders of pictures of `data demo`, whose runs are not compared with the paper."""
 
 
 @cache
@@ -53,17 +51,13 @@ def _load_long(name: str) -> pl.DataFrame:
 
 UNFILTERED = 17_909
 """Samples of all seven scenarios in the unfiltered table (paper, section 3.3)."""
-FIRST_COCO = 42
-"""Smallest picture number of COCO val2014; the demo benchmark numbers its pictures from 0."""
 
 
 @cached_per_run
 def foreign_scenarios(run_data: RunData) -> dict[str, str]:
     """Return the scenarios whose data are not the published ones, each with the reason."""
-    visible = run_data.last_turns.filter(~pl.col("condition").is_in(run_data.unseen_conditions))
-    pictures = visible.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
     scenarios = run_data.rows["scenario"].unique(maintain_order=True).to_list()
-    if any(_is_demo_data(scenario, pictures.filter(scenario=scenario)) for scenario in scenarios):
+    if shows_demo_pictures(run_data.rows, run_data.folder, run_data.sweep):
         return dict.fromkeys(scenarios, "other data: the pictures are the demo benchmark's, not the published ones")
     ids = dict(run_data.episodes.group_by("scenario").agg("sample_id").iter_rows())
     reasons = dict[str, str]()
@@ -75,15 +69,6 @@ def foreign_scenarios(run_data: RunData) -> dict[str, str]:
             samples = pluralize(len(unknown_ids), "sample")
             reasons[scenario] = f"other data: {samples} with ids that the published filter does not keep"
     return reasons
-
-
-def _is_demo_data(scenario: str, pictures: pl.DataFrame) -> bool:
-    """Return True if the names of all pictures have a folder of the demo benchmark, or COCO's are numbered from 0."""
-    names = pictures["image"]
-    if scenario == "COCO":
-        return bool((names.str.extract(r"_(\d{12})\.", 1).cast(pl.Int64) < FIRST_COCO).any())
-    folders = [{re.sub(r"[^a-z]", "", part.lower()) for part in name.split("/")[1:-1]} for name in names]
-    return bool(folders) and all(DEMO_CATEGORIES & parts for parts in folders)
 
 
 def subset_scenarios(run_data: RunData, protocol: str = "mcqa") -> dict[str, str]:

@@ -3,9 +3,12 @@
 A game goes on only after a suggestion, so an episode with a suggestion began with one.
 """
 
+import re
 import shlex
+import tomllib
 from collections.abc import Collection, Container, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -33,6 +36,10 @@ FEWEST_PERCENT = 0.5
 """Smallest share that a sentence mentions."""
 MOST_LOST = 20.0
 """A sentence warns of cells in which a larger percentage of replies says nothing about the model."""
+DRAWN = "These are drawn demo pictures: no evidence about real photographs."
+DEMO_CATEGORIES = frozenset(tomllib.loads(Path(__file__).with_name("demo.toml").read_text("utf-8"))["categories"])
+FIRST_COCO = 42
+"""Smallest picture number of COCO val2014; the demo benchmark numbers its pictures from 0."""
 LONGEST = 120
 """Characters of a reply that are quoted."""
 
@@ -65,49 +72,64 @@ def answer_columns(reference: Collection[str]) -> list[pl.Expr]:
 
 
 def average_answers(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the unweighted means over scenarios of the shares, one row per ``GROUP``; ``rows`` are those of results.
-
-    Shares of the episodes that ask are ratios of two means, and null where nobody asks.
-    """
+    """Return the means over scenarios, one row per ``GROUP``; shares of the episodes that ask are ratios of means, or null."""
     scored, asks = rows.filter(pl.col("scored") > 0), pl.col("asks")
     joint = {name: (asks * pl.col(name).fill_null(0)).mean() / asks.mean() for name in IF_ASKED}
     ratios = {name: pl.when(asks.mean() > 0).then(ratio) for name, ratio in joint.items()}
     return scored.group_by(GROUP, maintain_order=True).agg(pl.col(ANSWERS).mean(), **ratios)
 
 
-def answer_sentences(rows: pl.DataFrame, sweep: Sweep) -> Iterator[str]:
+def answer_sentences(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> Iterator[str]:
     """Yield one sentence per model that says whether it asks, from rows of results; baselines are left out."""
     if "asks" not in rows.columns:
         return
-    conditions = sweep.conditions
-    averages = average_answers(rows.filter(protocol="mcqa")).drop_nulls("asks")
+    conditions = [c for c in sweep.conditions if c.name not in sweep.reference_conditions and not c.rules]
+    order = list(dict.fromkeys([ZERO_SHOT, *(condition.name for condition in conditions)]))
     hints = {condition.name for condition in conditions if condition.hint}
-    order = [ZERO_SHOT, *(condition.name for condition in conditions)]
-    for model in dict.fromkeys(averages.filter(~pl.col("model").is_in(list(sweep.baselines)))["model"]):
-        shares = {row["condition"]: row for row in averages.filter(model=model).iter_rows(named=True)}
-        played = [name for name in dict.fromkeys(order) if name in shares]
+    models = rows.filter(~pl.col("model").is_in(list(sweep.baselines)), protocol="mcqa")
+    for (model,), own in models.filter(pl.col("condition").is_in(order)).group_by(["model"], maintain_order=True):
+        shares = {row["condition"]: row for row in average_answers(own).iter_rows(named=True)}
+        played = [name for name in order if name in shares]
         if played:
-            hint = next((shares[name]["asks"] for name in played[1:] if name in hints), None)
-            yield _sentence(model, played[0], shares[played[0]], hint)
+            used = [played[0], *[name for name in played[1:] if name in hints][:1]]
+            cells = own.filter(pl.col("condition").is_in(used))
+            yield _reservation(cells) + _sentence(str(model), *(shares[name] for name in used))
+        else:
+            failed = own.filter(pl.col("errors") > 0)
+            reason = (
+                f"{failed['errors'].sum():,} failed{_quote_reply(folder, failed['cell'][0])}" if failed.height else ""
+            )
+            yield f"{_reservation(own)}no answer about {model}{': ' * bool(reason)}{reason}"
+    if models["scored"].sum() and shows_demo_pictures(models, folder, sweep):
+        yield DRAWN
 
 
 def folder_answers(folder: Path) -> list[str]:
     """Return the sentences of a run folder from its results, which the end of ``run`` writes; empty without readable ones."""
     try:
-        return list(answer_sentences(pl.read_parquet(folder / "results.parquet", glob=False), stored_sweep(folder)))
+        rows = pl.read_parquet(folder / "results.parquet", glob=False)
+        return list(answer_sentences(rows, stored_sweep(folder), folder))
     except (RunFolderError, *UNREADABLE):
         return []
 
 
-def _sentence(model: str, condition: str, row: dict[str, float | None], hint: float | None) -> str:
+def _reservation(cells: pl.DataFrame) -> str:
+    """Return how a sentence on these cells begins if some of their episodes are not played."""
+    finished, planned = int(cells["finished"].sum()), int(cells["planned"].sum())
+    begun, names = cells.filter(pl.col("finished") > 0)["scenario"].n_unique(), cells["scenario"].n_unique()
+    where = f"{finished:,} of {pluralize(planned, 'episode')} in {begun} of {pluralize(names, 'scenario')}"
+    return f"UNFINISHED, {where}: so far " if finished < planned else ""
+
+
+def _sentence(model: str, row: dict[str, Any], hint: dict[str, Any] | None = None) -> str:
     shares = {name: _percent(row[name]) for name in (*FIRST_REPLIES, *IF_ASKED) if row[name] is not None}
-    with_hint = "" if hint is None else f" ({_percent(hint)} with the hint)"
-    asked = f" and is then right in {shares['right_if_asked']}" if "right_if_asked" in shares else ""
+    with_hint = "" if hint is None else f"; with the hint it asks in {_percent(hint['asks'])}"
+    asked = f" and is then right in {shares['right_if_asked']} of those" if "right_if_asked" in shares else ""
     unreadable = float(row["unreadable_at_once"] or 0)
     silent = f"; {_percent(unreadable)} of its first replies name no option" if unreadable >= FEWEST_PERCENT else ""
     return (
-        f"{model} asks in {shares['asks']} of {condition} episodes{with_hint}{asked}; it gives up at once in "
-        f"{shares['gave_up_at_once']} and guesses in {shares['guessed_at_once']}{silent}."
+        f"{model} asks in {shares['asks']} of {row['condition']} episodes{asked}; it gives up at once in "
+        f"{shares['gave_up_at_once']} and guesses in {shares['guessed_at_once']}{silent}{with_hint}."
     )
 
 
@@ -118,10 +140,7 @@ def _percent(share: float | None) -> str:
 
 
 def unreadable_lines(rows: pl.DataFrame, folder: Path, left_out: Container[str] = ()) -> Iterator[str]:
-    """Yield a warning per model with a cell whose replies are often unreadable, empty, cut off or errors.
-
-    ``rows`` are those of results, and ``left_out`` are the baselines.
-    """
+    """Yield a warning per model, but for ``left_out``, with a cell whose replies are often unreadable or missing."""
     if "unreadable" not in rows.columns:
         return
     unread = (pl.col("unreadable").fill_null(0) * pl.col("scored") / 100).round() + pl.col("overflow")
@@ -130,11 +149,11 @@ def unreadable_lines(rows: pl.DataFrame, folder: Path, left_out: Container[str] 
     worst = bad.sort(-pl.col("lost") / pl.col("finished"), "cell")
     for (model,), part in worst.group_by(["model"], maintain_order=True):
         if model not in left_out:
-            row = part.row(0, named=True)
+            row, where = part.row(0, named=True), shlex.quote(str(folder))
             yield (
-                f"{model}: in {pluralize(part.height, 'cell')} more than {MOST_LOST:.0f}% of the replies are unreadable, "
-                f"empty, cut off or errors; in {row['scenario']}, {row['condition']} {row['lost']:,} of {row['finished']:,}"
-                f"{_quote_reply(folder, row['cell'])}. See them: proactive-sweep view {shlex.quote(str(folder))}"
+                f"{model}: in {pluralize(part.height, 'cell')} more than {MOST_LOST:.0f}% of the replies name none of the "
+                f"offered options, are empty, cut off or errors; in {row['scenario']}, {row['condition']} {row['lost']:,} of "
+                f"{row['finished']:,}{_quote_reply(folder, row['cell'])}. See them: proactive-sweep view {where}"
             )
 
 
@@ -150,3 +169,22 @@ def _quote_reply(folder: Path, cell: str) -> str:
     thinks = strip_thinking(texts[0]) != texts[0].strip()
     remedy = " (thoughts: set thinking = { budget = 4096 } in the model's entry)" if thinks else ""
     return f', such as "{text[:LONGEST]}{"…" * (len(text) > LONGEST)}"{remedy}'
+
+
+def shows_demo_pictures(rows: pl.DataFrame, folder: Path, sweep: Sweep) -> bool:
+    """Return True if the first pictures of a scenario, in its largest cell, have the demo's categories, or COCO's low numbers."""
+    visible = [ZERO_SHOT, *(condition.name for condition in sweep.conditions if condition.picture == "own")]
+    shown = rows.filter(pl.col("condition").is_in(visible), pl.col("finished") > 0)
+    cells = shown.sort("finished", "cell", descending=True).unique("scenario", keep="first")["cell"]
+    is_own = pl.any_horizontal(pl.lit(False), *(pl.col("key").str.starts_with(f"{cell}/") for cell in cells))
+    first = turns(folder).filter(pl.col("turn") == 0, is_own).select("key", "image").collect()
+    scenarios = first.group_by(pl.col("key").str.extract("/([^/]*)/", 1)).agg("image")
+    return any(_are_demo(scenario, names) for scenario, names in scenarios.iter_rows())
+
+
+def _are_demo(scenario: str, names: list[str]) -> bool:
+    if scenario == "COCO":
+        return any(int(number[1]) < FIRST_COCO for name in names if (number := re.search(r"_(\d{12})\.", name)))
+    return all(
+        DEMO_CATEGORIES & {re.sub("[^a-z]", "", part.lower()) for part in name.split("/")[1:-1]} for name in names
+    )

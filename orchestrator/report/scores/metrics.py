@@ -54,9 +54,7 @@ def score(
     Measures are over the scored episodes, null if there are none. Episodes that a limit cut short (``CUT_SHORT``) are scored as
     wrong; acc_bound and loops_bound are acc and loops if all of them had ended right, or at the turn limit. Without such
     limits, the model's value would lie in between. Shares of asking are null under the ``reference`` conditions.
-
     Scans of several models' ``episodes`` are counted one after the other, which bounds memory.
-
     A sweep that stops by precision also has ``full``, the number of samples of the cell's full set. If a cell is
     open-ended, the columns of ``judge_measures`` are added, from one judge's ``verdicts``.
     """

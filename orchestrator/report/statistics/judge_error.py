@@ -93,8 +93,7 @@ def prediction_powered(strata: Sequence[Labels], shares: Sequence[float] | None 
     """Return the true share, averaged over strata, with its 95% interval; None with too few labels.
 
     The judge has the weight with the smallest variance (PPI++). The variance counts imagined labels (``PRIOR``); the interval
-    is that of a share at the effective size that the variance gives. Where it is wider than that of the labels alone, these
-    count.
+    is that of a share at the effective size that the variance gives, or of the labels alone where that is narrower.
     ``shares`` weigh the strata and sum to 1 (default: equally). Where strata are parts of a population that were labelled at
     different rates, weights by size are the inverse probability weights of their labels.
     """

@@ -1,8 +1,7 @@
 """Comparison of a run with the published figures.
 
-A cell is compared only if it is complete and has the samples, the protocol and the decoding of the paper. Every other cell is
-listed with a reason and without its published figure. Greedy decoding is compared, with a note: most checkpoints are greedy by
-default, and the paper does not say which of its runs were greedy.
+A cell is compared only if it is complete and has the samples, protocol and decoding of the paper; any other has a reason instead.
+Greedy decoding is compared, with a note: most checkpoints are greedy by default, and the paper does not say which of its were.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,14 +53,13 @@ FLOAT_ERROR = 1e-9
 def compare_with_paper(run_data: RunData) -> pl.DataFrame:
     """Compare with the published figures, one row per model x scenario (and ``avg``) x condition x protocol x measure.
 
-    ``low`` and ``high`` are the 95% interval of ``ours``. A comparable row has ``published``, ``difference`` (ours minus
-    published), ``exact`` and ``inside`` (false if both disagree); any other row has a ``reason``. Multiple choice with
-    the package's decoding is ``exact``: ``episodes`` is the smallest difference in correct episodes (for ps, in
-    suggestions) that rounding allows, null for an average. Then ``inside`` is true if rounding explains the difference,
-    or if flips do so at 5%: answers that change with the batch, as often as ``flip_rate`` (percent, the measured upper
-    bound, else ``DEFAULT_FLIPS``). A row that is not exact is ``inside`` if the published figure, up to rounding, is in
-    our interval. ``apart`` describes how our decoding differs from the package's. ``errors`` counts episodes without an
-    answer, which none of our measures count and the package's example counts as wrong.
+    ``low`` and ``high`` are the 95% interval of ``ours``. A comparable row has ``published``, ``difference`` (from ours),
+    ``exact`` and ``inside`` (false if both disagree); any other row has a ``reason``. Multiple choice with the package's decoding
+    is ``exact``: ``episodes`` is the smallest difference in correct episodes (for ps, in suggestions) that rounding allows, null
+    for an average, and ``inside`` is true if rounding explains it, or if flips do so at 5%: answers that change with the batch,
+    as often as ``flip_rate`` (percent, the measured upper bound, else ``DEFAULT_FLIPS``). Other rows are ``inside`` if our
+    interval has the published figure, up to rounding. ``apart`` says how our decoding differs from the package's. ``errors``
+    counts episodes without an answer, which none of our measures count and the package's example counts as wrong.
     """
     apart, flips = _decoding_notes(run_data), measured_flips(run_data.folder)
     sizes = {names: part["finished"].to_list() for names, part in run_data.rows.group_by(GROUP)}

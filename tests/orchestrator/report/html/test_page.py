@@ -80,10 +80,10 @@ def test_replies_and_errors_are_text_and_not_markup(html):
 
 def test_page_opens_with_the_answer_and_what_to_know_before_reading_on(run_data, html):
     page = build_page(run_data)
-    (answer,) = page["answers"]
-    assert list(answer_sentences(run_data.rows, run_data.sweep)) == [answer]
-    assert answer.startswith("llava-ov-7b asks in ") and answer in html
-    assert all(part in page["problems"][0] for part in ("unreadable", "proactive-sweep view"))
+    answer, drawn = page["answers"]
+    assert list(answer_sentences(run_data.rows, run_data.sweep, run_data.folder)) == [answer, drawn]
+    assert answer.startswith("llava-ov-7b asks in ") and "drawn" in drawn and answer in html
+    assert all(part in page["problems"][0] for part in ("name none of", "proactive-sweep view"))
     assert html.index('class="answer"') < html.index('class="problems"') < html.index('id="table-answer"')
 
 
@@ -91,5 +91,5 @@ def test_run_without_episodes_has_a_page(demo_data, tmp_path):
     wanted = sweep(demo_data, ["llava-ov-7b"], ["zero-shot"])
     empty = play_sweep(tmp_path / "empty", wanted, only=0, backends={"llava-ov-7b": HostileModel()})
     page = build_page(read_run(empty))
-    assert len(page["answers"]) == 1 and "not played yet" in " ".join(page["problems"])
-    assert "No episode of a model is scored." in write_page(read_run(empty)).read_text("utf-8")
+    assert "not played yet" in " ".join(page["problems"]) and "UNFINISHED, 0 of " in page["answers"][0]
+    assert page["answers"][0] in write_page(read_run(empty)).read_text("utf-8")

@@ -4,8 +4,9 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
-from orchestrator.report.paper.published import DEMO_CATEGORIES, foreign_scenarios, subset_scenarios
+from orchestrator.report.paper.published import foreign_scenarios, subset_scenarios
 from orchestrator.report.read_run import read_run
+from orchestrator.report.scores.answer import DEMO_CATEGORIES
 from tests.orchestrator.report.runs import replace_part, write_published_run
 
 MODEL = "llava-ov-0.5b"

@@ -13,11 +13,8 @@ def mean(name: str, without=()) -> float:
 
 def test_model_averages_match_paper_text():
     for condition, name in (("zero-shot", "mcqa"), ("hint", "mcqa_hint"), ("reference", "reference")):
-        paper_mean = (
-            published_table("averages")
-            .filter(condition=condition, scenario="avg", measure="acc", models=21)["value"]
-            .item()
-        )
+        row = {"condition": condition, "scenario": "avg", "measure": "acc", "models": 21}
+        paper_mean = published_table("averages").filter(**row)["value"].item()
         assert mean(name, without=["GPT-5.2"]) == pytest.approx(paper_mean, abs=0.05)
     assert mean("mcqa") == pytest.approx(17.83, abs=0.005)
     assert mean("mcqa_hint") == pytest.approx(26.15, abs=0.005)
@@ -29,7 +26,5 @@ def test_avg_is_mean_of_seven_scenarios(name):
     for (_, measure), part in rows.group_by(["paper", "measure"]):
         seven = part.filter(pl.col("scenario") != "avg")
         assert set(seven["scenario"]) == set(SCENARIOS)
-        # the paper averages before it rounds
-        assert part.filter(scenario="avg")["published"].item() == pytest.approx(seven["published"].mean(), abs=0.11), (
-            measure
-        )
+        average = part.filter(scenario="avg")["published"].item()  # the paper averages before it rounds
+        assert average == pytest.approx(seven["published"].mean(), abs=0.11), measure

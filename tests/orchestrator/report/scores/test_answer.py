@@ -67,11 +67,13 @@ def test_one_sentence_per_model_and_none_of_baselines(tmp_path):
         score_kinds(["asks, right"] * 4, "llava-ov-7b/QD/hint"),
         score_kinds(["guesses right"], "uniform/QD/zero-shot"),
     ])  # fmt: skip
-    assert list(answer_sentences(rows, wanted)) == [
-        "llava-ov-7b asks in 50% of zero-shot episodes (100% with the hint) and is then right in 50%; "
-        "it gives up at once in 25% and guesses in 25%."
-    ]
-    assert not list(answer_sentences(rows.drop(ANSWER_COLUMNS), wanted)), "results of older versions say nothing"
+    (sentence,) = answer_sentences(rows, wanted, tmp_path)
+    assert sentence.startswith("llava-ov-7b asks in 50% of zero-shot episodes ") and "right in 50% of those" in sentence
+    assert all(f"{share} in 25%" in sentence for share in ("at once", "guesses")) and "hint it asks in 100%" in sentence
+    assert not list(answer_sentences(rows.drop(ANSWER_COLUMNS), wanted, tmp_path)), "older results say nothing"
+    pending = score_kinds(["gives up"] * 6, "llava-ov-7b/ROD/hint").with_columns(pl.col("finished", "scored") * 0)
+    (partly,) = answer_sentences(pl.concat([rows, pending]), wanted, tmp_path)
+    assert partly.startswith("UNFINISHED, 8 of 14 episodes in 1 of 2 scenarios: ") and partly.endswith(sentence)
 
 
 def test_cells_with_many_unreadable_replies_are_named_with_one_reply(tmp_path):
@@ -80,9 +82,8 @@ def test_cells_with_many_unreadable_replies_are_named_with_one_reply(tmp_path):
         {**turn(row["key"], 0, "I cannot say."), "action": "unparsable" if row["unparsable"] else "abstention"}
         for row in rows
     ]
-    columns = {"episodes": rows, "turns": turns}
     failed = [episode(n, "llava-ov-7b/QD/hint", ERRORS[0], turns=0, error="no picture") for n in range(10)]
-    columns["episodes"] = [*rows, *failed]
+    columns = {"episodes": [*rows, *failed], "turns": turns}
     block = {name: {key: [row[key] for row in part] for key in part[0]} for name, part in columns.items()}
     store = EpisodeStore(tmp_path / "my run")
     store.append(EpisodeBatch(list(range(20)), **block))
@@ -94,3 +95,6 @@ def test_cells_with_many_unreadable_replies_are_named_with_one_reply(tmp_path):
     assert "3 of 10" in line and '"I cannot say."' in line and line.endswith(f"view '{tmp_path}/my run'")
     assert not list(unreadable_lines(score_rows(rows[2:]), tmp_path / "my run")), "one of eight is few"
     assert not list(unreadable_lines(score_rows(rows), tmp_path / "my run", {"llava-ov-7b"}))
+    wanted = sweep(tmp_path, ["llava-ov-7b"], ["zero-shot", "hint"])
+    (sentence,) = answer_sentences(score_rows(failed), wanted, tmp_path / "my run")
+    assert sentence.startswith("no answer about llava-ov-7b: 10 failed") and '"no picture"' in sentence
