@@ -1,7 +1,7 @@
 """``models``: check models before a sweep starts, and try them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +50,7 @@ def check(names: Names = None, gpu_type: GpuType = "h200", as_json: AsJson = Fal
     document = {"models": [{"model": row.model, **row.cells, "ok": row.ok} for row in rows], "notes": notes}
     table = text_table(("model", "can play", "pictures", "memory", "license"), (row.summary for row in rows))
     print_result(as_json, document, table, *(line for row in rows for line in row.lines), *notes)
-    raise typer.Exit(0 if all(row.ok for row in rows) else 1)
+    _exit(row.ok for row in rows)
 
 
 def try_models(
@@ -93,7 +93,7 @@ def _try(models: list[str], sweep: Path | None, data: Path | None, backend: str,
     heads = ("model", "cut short", "input", "wrong")
     document = [{**row._asdict(), "ok": not row.wrong} for row in rows]
     print_result(as_json, document, text_table(heads, (row.cells for row in rows)))
-    raise typer.Exit(0 if all(not row.wrong for row in rows) else 1)
+    _exit(not row.wrong for row in rows)
 
 
 def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: str, output: Path, as_json: bool) -> None:
@@ -107,7 +107,7 @@ def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: st
     changed = {f"{proof.model} differs from its certificate in {proof.folder}": proof.changed for proof in proofs}
     notes = (f"{subject}: {'; '.join(parts)}" for subject, parts in changed.items() if parts)
     print_result(as_json, [proof._asdict() for proof in proofs], table, *notes)
-    raise typer.Exit(0 if all(proof.ok for proof in proofs) else 1)
+    _exit(proof.ok for proof in proofs)
 
 
 def _replay_share(folder: Path, share: float, data: Path | None, own: Path | None, yes: bool, as_json: bool) -> None:
@@ -171,3 +171,7 @@ def _split_sweep(names: Sequence[str]) -> tuple[list[str], Path | None]:
     if len(sweeps) > 1:
         raise UserError(f"name one sweep, not {sweeps[0]} and {sweeps[1]}")
     return [name for name in names if name not in sweeps], Path(sweeps[0]) if sweeps else None
+
+
+def _exit(good: Iterable[bool]) -> None:
+    raise typer.Exit(0 if all(good) else 1)
