@@ -106,8 +106,9 @@ def judge_prompt(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple
     view = open_view(sample, state, condition)
     spoken_answer = strip_thinking(answer) or ""
     answers = openended.accepted_answers(sample, reference=condition.mode is Mode.REFERENCE)
-    messages: tuple[Message, ...] = (Message("user", openended.instruction(view.prompt, answers, spoken_answer)),)
-    if judge.instruction == "paper":
+    if judge.instruction == "ours":
+        messages: tuple[Message, ...] = (Message("user", openended.instruction(view.prompt, answers, spoken_answer)),)
+    else:
         messages = paper_messages(view.prompt, answers, spoken_answer)
     return messages, Situation(sample, state, view, answer=spoken_answer), len(answers)
 
