@@ -127,10 +127,9 @@ def refuse_other_pictures(runs: Mapping[str, RunData]) -> None:
     pictures = []
     for name, run in runs.items():
         first_turns = run.turns.filter(pl.col("turn") == 0).select("key", "image")
-        shown = (
-            run.episodes.lazy().filter(~pl.col("condition").is_in(run.unseen_conditions)).join(first_turns, on="key")
-        )
-        pictures.append(shown.select(*same, "image", pl.lit(name).alias("run")).collect())
+        with_own = run.episodes.lazy().filter(~pl.col("condition").is_in(run.unseen_conditions))
+        first_pictures = with_own.join(first_turns, on="key").select(*same, "image", pl.lit(name).alias("run"))
+        pictures.append(first_pictures.collect())
     rows = pl.concat(pictures).unique([*same, "image"], keep="first", maintain_order=True)
     for scenario, names in rows.group_by(same, maintain_order=True).agg("run").select("scenario", "run").iter_rows():
         if len(names) > 1:

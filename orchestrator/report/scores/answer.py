@@ -95,11 +95,9 @@ def answer_sentences(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> Iterator
             cells = own.filter(pl.col("condition").is_in(used))
             yield _reservation(cells) + _sentence(str(model), *(shares[name] for name in used))
         else:
-            failed = own.filter(pl.col("errors") > 0)
-            reason = (
-                f"{failed['errors'].sum():,} failed{_quote_reply(folder, failed['cell'][0])}" if failed.height else ""
-            )
-            yield f"{_reservation(own)}no answer about {model}{': ' * bool(reason)}{reason}"
+            bad = own.filter(pl.col("errors") > 0)
+            quote = f": {bad['errors'].sum():,} failed{_quote_reply(folder, bad['cell'][0])}" if bad.height else ""
+            yield f"{_reservation(own)}no answer about {model}{quote}"
     if models["scored"].sum() and shows_demo_pictures(models, folder, sweep):
         yield DRAWN
 
@@ -174,10 +172,10 @@ def _quote_reply(folder: Path, cell: str) -> str:
 def shows_demo_pictures(rows: pl.DataFrame, folder: Path, sweep: Sweep) -> bool:
     """Return True if the first pictures of a scenario, in its largest cell, have the demo's categories, or COCO's low numbers."""
     visible = [ZERO_SHOT, *(condition.name for condition in sweep.conditions if condition.picture == "own")]
-    shown = rows.filter(pl.col("condition").is_in(visible), pl.col("finished") > 0)
-    cells = shown.sort("finished", "cell", descending=True).unique("scenario", keep="first")["cell"]
+    begun = rows.filter(pl.col("condition").is_in(visible), pl.col("finished") > 0)
+    cells = begun.sort("finished", "cell", descending=True).unique("scenario", keep="first")["cell"]
     is_own = pl.any_horizontal(pl.lit(False), *(pl.col("key").str.starts_with(f"{cell}/") for cell in cells))
-    first = turns(folder).filter(pl.col("turn") == 0, is_own).select("key", "image").collect()
+    first = turns(folder).filter(pl.col("turn") == 0, is_own).select("key", "image").drop_nulls().collect()
     scenarios = first.group_by(pl.col("key").str.extract("/([^/]*)/", 1)).agg("image")
     return any(_are_demo(scenario, names) for scenario, names in scenarios.iter_rows())
 
@@ -185,6 +183,5 @@ def shows_demo_pictures(rows: pl.DataFrame, folder: Path, sweep: Sweep) -> bool:
 def _are_demo(scenario: str, names: list[str]) -> bool:
     if scenario == "COCO":
         return any(int(number[1]) < FIRST_COCO for name in names if (number := re.search(r"_(\d{12})\.", name)))
-    return all(
-        DEMO_CATEGORIES & {re.sub("[^a-z]", "", part.lower()) for part in name.split("/")[1:-1]} for name in names
-    )
+    folders = ({re.sub("[^a-z]", "", part.lower()) for part in name.split("/")[1:-1]} for name in names)
+    return all(DEMO_CATEGORIES & parts for parts in folders)
