@@ -96,11 +96,11 @@ def sweep(bench: Bench, others: Others) -> Iterator[str]:
     large, few = bench.size(120_000, 1), bench.size(20_000, 500)
 
     def ours() -> Figures:
-        report = _sweep(bench, large)
-        pipeline = {"from plan to last report, episodes/s": report["episodes"] / report["seconds"]}
+        with tempfile.TemporaryDirectory(dir=bench.folder) as output:
+            report = bench.python("sweep", bench.published, f"{output}/run", large)
         return {
             "episodes/s": report["episodes"] / report["playing"],
-            **pipeline,
+            "from plan to last report, episodes/s": report["episodes"] / report["seconds"],
             "driver at most, MiB": report["most_mib"],
         }
 
@@ -111,11 +111,6 @@ def sweep(bench: Bench, others: Others) -> Iterator[str]:
     yield from _compare_sides(
         run_alternately("sweep", {"ours": ours, "package's loop": serial}, bench.rounds, others), others
     )
-
-
-def _sweep(bench: Bench, episodes: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(dir=bench.folder) as output:
-        return bench.python("sweep", bench.published, f"{output}/run", episodes)
 
 
 def workers(bench: Bench, others: Others) -> Iterator[str]:
@@ -167,7 +162,7 @@ def schedule(bench: Bench, others: Others) -> Iterator[str]:
 
 
 def start(bench: Bench, others: Others) -> Iterator[str]:
-    """Processor time of commands that need no cluster, beside that of a bare interpreter."""
+    """Processor time of commands that need no cluster."""
     with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
         common, run = ["--set", f"data={bench.data}", "--output", f"{folder}/run"], ["-m", "orchestrator"]
         processor_ms([*run, "run", "baselines", *common])
@@ -178,8 +173,7 @@ def start(bench: Bench, others: Others) -> Iterator[str]:
         }
 
         def measure_command(command: list[str]) -> Figures:
-            bare, own = processor_ms(["-c", "pass"]), processor_ms(command)
-            return {"CPU ms": own, "times a bare interpreter": own / bare}
+            return {"CPU ms": processor_ms(command)}
 
         sides = {name: partial(measure_command, command) for name, command in commands.items()}
         yield from lines(run_alternately("start", sides, bench.rounds, others))
