@@ -26,8 +26,8 @@ def main(name: str, device: str, small: bool) -> int:
             "two-models": speed.measure_two_models,
             "vllm": speed.measure_vllm,
         }.get(name, lambda device, small: speed.measure_model(name, device, small))(device, small)
-    except (ModuleNotFoundError, CannotRunHere) as reason:
-        print(reason)
+    except (ModuleNotFoundError, CannotRunHere) as problem:
+        print(problem.__cause__ or problem)  # transformers names the package that does not fit only in the cause
         return SKIPPED
     print(json.dumps(figures))
     return 0
