@@ -40,6 +40,7 @@ def test_a_good_line_keeps_every_field(tmp_path):
     assert sample.extra == {"attribute": "brownc"}
     assert (sample.first_frame, sample.frames, sample.reference_frame) == (7, 14, 0)
     assert pickle.loads(pickle.dumps(sample)) == sample
+    assert sample.digest == "9a2c1e4a6b1e3475", "stored episodes are found again by it"
     assert parse_sample(line(attribute="other"), "ROD").digest != sample.digest, "content is part of the key"
     reversed_entry = dict(reversed(ENTRY.items()))
     assert parse_sample(json.dumps(reversed_entry), "ROD").digest == sample.digest, "order of fields is not"

@@ -46,12 +46,18 @@ def judge_with_replies(
     return verdict, requests
 
 
+def row_of(verdict):
+    """Return the row that stores a verdict."""
+    return verdict_row("j", JudgedAnswer(1, AnswerTask(cell("QD"), SAMPLES["QD"], "key"), verdict))
+
+
 # -- attempts ----------------------------------------------------------------------------------------------------------
 def test_readable_verdict_is_used_at_once():
     verdict, requests = judge_with_replies(["<think>1,1,1,1</think>Because.\n0,1,0,1"])
 
     assert verdict.verdict == Bits(category=True, suggestion=True) and verdict.verdict.aggregate
     assert (verdict.attempts, verdict.reason, len(requests)) == (1, "", 1)
+    assert not row_of(verdict).first_failed
     assert pickle.loads(pickle.dumps(verdict)) == verdict
     assert verdict.text.endswith("0,1,0,1") and verdict.text.startswith("<think>")
 
@@ -61,6 +67,7 @@ def test_unreadable_verdict_is_retried_with_another_seed():
 
     assert verdict.verdict == Bits(category=False, suggestion=False), "a zero that was said is a zero"
     assert (verdict.attempts, verdict.reason) == (3, "")
+    assert row_of(verdict).first_failed and row_of(verdict).reason is None
     assert len({request.seed for request in requests}) == 3
     assert len({request.messages for request in requests}) == 1
 
@@ -87,9 +94,9 @@ def test_reply_at_token_limit_is_reported_as_cut_off():
 
     verdict = asyncio.run(judge_answer(SAMPLES["QD"], cell("QD"), "?", JUDGE, Cut(), 5))
     assert (verdict.reason, verdict.attempts) == ("cut off before its verdict", 3)
-    row = verdict_row("cut", JudgedAnswer(1, AnswerTask(cell("QD"), SAMPLES["QD"], "key"), verdict))
+    row = row_of(verdict)
     assert (row.prompt_tokens, row.reply_tokens, row.cost) == (300, 21, 0.75), "every attempt is paid for"
-    assert row.first_failed and (row.category, row.attempts) == (None, 3)
+    assert row.first_failed and (row.reason, row.category, row.attempts) == (verdict.reason, None, 3)
 
 
 # -- what is read ------------------------------------------------------------------------------------------------------

@@ -37,3 +37,7 @@ ON_TWO_GPUS = JUDGE.model.model_copy(update={"gpus": 2})
 )
 def test_a_judge_s_key_changes_with_what_changes_verdicts(change: dict[str, object], equal: bool) -> None:
     assert (judge_key(JUDGE.model_copy(update=change)) == judge_key(JUDGE)) is equal
+
+
+def test_a_judge_keeps_its_key_so_that_no_stored_verdict_is_bought_twice() -> None:
+    assert judge_key(JUDGE) == "j/ours-753ca4ef"

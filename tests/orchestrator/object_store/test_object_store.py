@@ -249,9 +249,10 @@ def test_outage_is_waited_for_and_reported_if_it_lasts(url, service, capsys, mon
 
 
 # -- what a user gets wrong -------------------------------------------------------------------------------------------------
-def test_object_outside_folder_is_refused(url, tmp_path):
+@pytest.mark.parametrize("name", ["../../evil", "/evil", "episodes/../../evil"])
+def test_object_outside_folder_is_refused(url, tmp_path, name):
     with pytest.raises(RunFolderError, match="is no file of a run folder"):
-        remote._fetch(Bucket(url), tmp_path / "x", ["../../evil"])
+        remote._fetch(Bucket(url), tmp_path / "x", [name])
 
 
 def test_the_parent_of_a_run_is_refused_and_not_downloaded(url):

@@ -64,6 +64,19 @@ def test_stops_do_not_depend_on_arrival_order(rule):
     assert prefix.pending(set(prefix.all_keys())) == {}
 
 
+@pytest.mark.parametrize("rule", [{"half_width": 6}, {"half_width": 6, "per": "cell"}, {"difference": 10}])
+def test_the_interval_is_the_score_itself_once_everything_is_played(rule):
+    plan = small_plan(SIZES, **rule)
+    played = feed_answers(plan, range(plan.total))
+    for unit in played.units:
+        score, baseline = (
+            sum(played.answers[cell].mean() for cell in cells) / max(1, len(cells))
+            for cells in (unit.cells, unit.others)
+        )
+        exact = pytest.approx(100 * (score - baseline), abs=1e-6)
+        assert played.bounds(unit, max(SIZES.values())) == (exact, exact)
+
+
 def test_missing_episode_delays_only_its_own_unit():
     plan = small_plan(SIZES, half_width=6)
     expected = feed_answers(plan, range(plan.total)).stops()

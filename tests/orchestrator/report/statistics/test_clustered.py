@@ -17,7 +17,7 @@ from orchestrator.report.statistics.clustered import (
     t_interval,
     t_test,
 )
-from orchestrator.report.statistics.proportion import proportion_interval
+from orchestrator.report.statistics.proportion import cautious_interval, proportion_interval
 
 VALUES = st.lists(st.integers(-12, 12), min_size=2, max_size=60).filter(lambda values: len(set(values)) > 1)
 
@@ -75,6 +75,8 @@ def test_shares_have_the_score_interval(n, data):
     hits = data.draw(st.integers(0, n))
     expected = binomtest(hits, n).proportion_ci(0.95, "wilson")
     assert proportion_interval(hits, n) == pytest.approx(tuple(expected))
+    low, high = cautious_interval(hits, n)
+    assert 0 <= low <= expected[0] and expected[1] <= high <= 1
     if n > 1:
         values = 100 * (np.arange(n) < hits)
         assert share_interval(estimate_mean(values, unit=100), n)[1:] == pytest.approx(

@@ -1,5 +1,6 @@
 """A judge's errors are corrected: estimates equal those of ppi-python, and too few labels correct nothing."""
 
+import numpy as np
 import pytest
 
 from orchestrator.report.statistics.judge_error import (
@@ -36,6 +37,20 @@ def test_rogan_gladen_by_hand():
     assert rogan_gladen(0, 100, judge).value == 0 and rogan_gladen(100, 100, judge).value == 1
     assert rogan_gladen(20, 100, Confusion(50, 50, 50, 50)) is None, "a judge that tosses a coin"
     assert rogan_gladen(20, 100, Confusion(0, 0, 5, 95)) is None and rogan_gladen(0, 0, judge) is None
+
+
+@pytest.mark.parametrize(("share", "sensitivity", "specificity"), [(0.3, 0.9, 0.95), (0.6, 0.75, 0.8), (0.5, 0.8, 0.7)])
+def test_the_interval_of_rogan_gladen_is_as_wide_as_its_estimates_vary(share, sensitivity, specificity):
+    rng, estimates = np.random.default_rng(5), []
+    for _ in range(500):
+        hits, rejections = rng.binomial(200, sensitivity), rng.binomial(150, specificity)
+        counted = rng.binomial(400, share * sensitivity + (1 - share) * (1 - specificity))
+        judge = Confusion(hits, 200 - hits, 150 - rejections, rejections)
+        estimates.append(rogan_gladen(counted, 400, judge))
+    values, lows, highs = np.transpose(estimates)
+
+    assert np.mean(highs - lows) == pytest.approx(2 * 1.96 * values.std(), rel=0.1)
+    assert np.mean((lows <= share) & (share <= highs)) > 0.93
 
 
 def test_too_few_labels_correct_nothing():
