@@ -7,6 +7,7 @@ import shutil
 
 import polars as pl
 import pytest
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 from envs.errors import RunFolderError
@@ -34,6 +35,9 @@ def test_run_differences_match_condition_differences(tmp_path):
     assert comparison.cells.sort("model", "scenario").select(same).equals(expected.select(same))
     averages = comparison.averages
     assert averages["p_holm"].to_list() == pytest.approx(holm(averages["p"].to_numpy()).tolist()), "a family of its own"
+    for least, low, high in averages.select("least", "difference_low", "difference_high").iter_rows():
+        error = (high - low) / (2 * norm.isf(0.025))
+        assert norm.sf(norm.isf(0.025 / averages.height) - least / error) == pytest.approx(0.8), "its power"
     smallest = pl.concat([comparison.cells["p"], comparison.cells["ps_p"], averages["ps_p"]]).min()
     tests = 2 * comparison.cells.height + averages.height
     found = pl.concat([comparison.cells["p_holm"], comparison.cells["ps_p_holm"], averages["ps_p_holm"]]).min()
