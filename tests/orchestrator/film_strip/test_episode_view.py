@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import polars as pl
 import pytest
 
 from orchestrator import film_strip
@@ -56,3 +57,21 @@ def test_open_questions_follow_the_stored_frames(run_data):
     assert replay_episode(run_data, row, [turns[1]])[0] == {}
     questions, reason = replay_episode(run_data, {**row, "protocol": "another"}, turns)
     assert questions == {} and "zero-shot (another)" in reason
+
+
+def test_a_played_episode_shows_the_question_the_picture_and_the_reply_of_every_turn(run_data):
+    played = run_data.episodes.lazy().filter(pl.col("condition") == "zero-shot", pl.col("turns") > 1)
+    folder = film_strip.picture_folder(run_data)
+    shown, bounded = film_strip.Thumbnails(folder), film_strip.Thumbnails(folder, most=1)
+    for row in played.with_columns(kind=pl.lit("correct")).head(20).collect().iter_rows(named=True):
+        turns = run_data.turns.filter(pl.col("key") == row["key"]).sort("turn").collect().to_dicts()
+        view = film_strip.view_episode(run_data, shown, row, turns)
+        for seen, stored in zip(view["turns"], turns, strict=True):
+            offered = [*seen["options"], *seen["categories"]]
+            assert [offered[number] for number in seen["said"]] == [seen["reply"]] == [stored["reply"]]
+            assert (seen["action"] == "suggestion") is (seen["said"][0] in seen["asks"]), "baselines ask for what helps"
+            assert offered[seen["answer"]] == view["answer"] or seen["answer"] == -1
+            assert seen["image"] == stored["image"] and seen["prompt"]
+            assert shown.uris[seen["picture"]].startswith("data:image/webp")
+        last = film_strip.view_episode(run_data, bounded, row, turns)["turns"][-1]
+    assert len(bounded.uris) == 1 and isinstance(last["picture"], str)

@@ -121,3 +121,16 @@ def test_the_end_of_an_attempt_waits_for_a_bucket_that_has_failed_for_long(uploa
     time.sleep(0.6)
     threading.Timer(0.1, setattr, (bucket, "fault", None)).start()
     assert uploading.close() == "" and bucket.read("plan.json") == b"x"
+
+
+def test_a_file_that_is_written_after_rounds_without_any_is_uploaded_while_the_run_goes_on(
+    uploading, bucket, folder, monkeypatch
+):
+    monkeypatch.setattr(uploader, "ROUND_INTERVAL_S", 0.02)
+    uploading.start()
+    time.sleep(0.2)
+    put(folder, "plan.json")
+    deadline = time.monotonic() + 10
+    while "plan.json" not in bucket.list_objects() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert bucket.read("plan.json") == b"x" and uploading.close() == ""
