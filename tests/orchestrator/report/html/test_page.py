@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
+import polars as pl
 import pytest
 
-from orchestrator.report.html.page import build_page, list_facts, write_page
+from orchestrator.report.html.page import build_page, list_facts, list_problems, write_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.answer import answer_sentences
 from orchestrator.storage import checksums
@@ -55,6 +57,18 @@ def test_facts_of_open_ended_runs_and_of_edited_folders(tmp_path):
     before = list_facts(read_run(folder))["Program"]
     checksums.write(folder / "status.json", b'{"cells": [], "packages": ["ray"]}')
     assert list_facts(read_run(folder))["Program"] == before
+    checksums.write(
+        folder / "status.json", b'{"cells": [], "packages": {"ray": "9.9", "polars": "1"}, "commit": "0123456789abcd"}'
+    )
+    facts = list_facts(read_run(folder))
+    assert facts["Program"] == "ray 9.9, commit 0123456789ab" and "28 verdicts of 28 answers" in facts["Judge"]
+
+
+def test_facts_and_problems_say_how_much_was_played(run_data):
+    half = replace(run_data, planned=run_data.planned.with_columns(pl.col("planned") * 2))
+    pending, facts = int(run_data.rows["finished"].sum()), list_facts(half)
+    assert facts["Played"].startswith(f"{pending:,} of {2 * pending:,} ") and facts["Seed"] == str(run_data.sweep.seed)
+    assert any(line.startswith(f"{pending:,} episodes not played yet, in ") for line in list_problems(half))
 
 
 def test_policy_allows_only_the_pages_own_style(html):
