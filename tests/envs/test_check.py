@@ -31,14 +31,15 @@ def folder(demo_data, tmp_path):
 def test_missing_and_broken_pictures_and_bad_lines_are_all_listed(folder):
     sketches = sorted((folder / "QuickDraw").rglob("*.*"))
     sketches[0].unlink()
+    sketches[-2].write_bytes(sketches[-2].read_bytes()[:60])
     Image.open(sketches[-1]).convert("RGB").save(sketches[-1], "JPEG")
     sketches[-1].write_bytes(sketches[-1].read_bytes()[:-200])  # its header is good
     with (folder / "QuickDraw_preprocessed.jsonl").open("a") as file:
         file.write("{}\n")
     report = check(folder, ["QD", "ROD"], deep=True)
 
-    assert len(report.problems) == 3, list(report.lines())
-    assert len(check(folder, ["QD", "ROD"]).problems) == 2, "what is not decoded is not found"
+    assert len(report.problems) == 4, list(report.lines())
+    assert len(check(folder, ["QD", "ROD"]).problems) == 3, "what is not decoded is not found"
     assert "QuickDraw_preprocessed.jsonl, line 11: the field 'prompt' is missing" in list(report.lines())
     assert not report.ok
 
