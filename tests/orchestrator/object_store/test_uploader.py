@@ -11,6 +11,7 @@ from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.object_store.uploader import Uploader
 from orchestrator.object_store.writer_lock import FOLDER, WriterLock
 from orchestrator.storage import checksums, safe_write
+from tests.orchestrator.buckets import wait_for
 
 
 def part(table: str, first: int, last: int | None = None) -> str:
@@ -130,7 +131,5 @@ def test_a_file_that_is_written_after_rounds_without_any_is_uploaded_while_the_r
     uploading.start()
     time.sleep(0.2)
     put(folder, "plan.json")
-    deadline = time.monotonic() + 10
-    while "plan.json" not in bucket.list_objects() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for(lambda: "plan.json" in bucket.list_objects())
     assert bucket.read("plan.json") == b"x" and uploading.close() == ""
