@@ -14,7 +14,7 @@ Any other exception is a bug and propagates.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -171,13 +171,3 @@ class Backend(ABC):
     def set_budget(self, ledger: Any, holder: str) -> None:
         """Let a paid engine ask the sweep's ledger before each request; ``holder`` names this worker."""
         return None
-
-
-class ScriptedBackend(Backend):
-    """A backend that answers with a function of the request: for tests, dry runs and new contributors."""
-
-    def __init__(self, answer: Callable[[Request], str]) -> None:
-        self.answer = answer
-
-    async def reply(self, request: Request) -> Reply:
-        return Reply(self.answer(request))

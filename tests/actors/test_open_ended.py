@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from actors.engine.backend import Request, ScriptedBackend
+from actors.engine.backend import Request
 from actors.playing.judge import derive_seed
 from actors.playing.play import Episode, play
 from actors.playing.records import PlayedEpisode, episode_batch
@@ -16,6 +16,7 @@ from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.protocol import OPEN_ENDED_CONDITIONS
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, ModelSpec, Protocol
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.envs.games import SAMPLES
 
 MODEL = ModelSpec(name="m", source="builtin:refuse", backend="builtin")

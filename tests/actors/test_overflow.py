@@ -4,12 +4,13 @@ import asyncio
 
 import pytest
 
-from actors.engine.backend import Backend, Reply, Request, ScriptedBackend
+from actors.engine.backend import Backend, Reply, Request
 from actors.playing.play import Episode, play
 from actors.playing.records import episode_row
 from envs.types import Ending
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, ModelSpec, Protocol
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.envs.games import SAMPLES
 
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from actors.engine.backend import Request, ScriptedBackend
+from actors.engine.backend import Request
 from actors.playing.play import Episode, play
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, option_table
@@ -15,6 +15,7 @@ from envs.tool_calls import call_line
 from envs.types import Action, Ending
 from sweeps.load import build_cell
 from sweeps.spec import Protocol
+from tests.actors.scripted_backend import ScriptedBackend
 
 
 def play_sample(sample, backend, protocol, seed) -> Episode:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from actors.engine.backend import Reply, ScriptedBackend
+from actors.engine.backend import Reply
 from actors.engine.baselines import Baseline, abstain
 from envs.errors import RunFolderError
 from orchestrator.cli.main import app
@@ -23,6 +23,7 @@ from orchestrator.report.tables.paper_comparison import measured_flips
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.run_folder import differences
 from orchestrator.storage.run_folder import settings as identity
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 ENGINE = {"name": "vlm", "source": "org/vlm", "revision": "a" * 40, "backend": "vllm"}

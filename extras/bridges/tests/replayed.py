@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.engine.backend import Message, Reply, ScriptedBackend
+from actors.engine.backend import Message, Reply
 from actors.engine.baselines import Baseline
 from orchestrator.storage.episode_store import episodes, turns
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 CONDITIONS = ("zero-shot", "hint", "history", "random-proactive", "reference")

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from math import exp, inf, log
 
-from actors.engine.backend import Reply, Request, ScriptedBackend
+from actors.engine.backend import Reply, Request
 from actors.playing.judge import derive_seed
 from proactive_operating.option_scores import draw_replies, sum_scores
 from proactive_operating.reply_scores import ReplyScore
 from sweeps.sampling import Sampling
 from tests.actors.asking import make_request, user
+from tests.actors.scripted_backend import ScriptedBackend
 
 SITUATION = make_request(user("?")).situation
 REQUEST = Request((), Sampling(checkpoint=True, sampled=True), 5, SITUATION, key="episode")

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from actors.engine.backend import Refused, ScriptedBackend, Unprocessable
+from actors.engine.backend import Refused, Unprocessable
 from actors.engine.baselines import Baseline
 from actors.playing.play import play
 from envs import SCENARIOS
@@ -13,6 +13,7 @@ from envs.foreign_suggestions import replace_suggestions
 from envs.types import Action, Ending, Mode
 from sweeps.conditions import CONDITIONS
 from sweeps.load import build_cell
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.envs.games import SAMPLES
 
 

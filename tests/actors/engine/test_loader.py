@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from actors.engine import registry as engine_loader
-from actors.engine.backend import ScriptedBackend
 from actors.engine.registry import HubUnreachable, gpu_request, load_engine, must_load_alone
 from actors.node.gpu_check import GpuRequest, GpuUnavailable
 from orchestrator.execution.worker_pool import FATAL_START_ERRORS
 from sweeps.spec import ModelSpec
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.actors.service import failure, service
 
 

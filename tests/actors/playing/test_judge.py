@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.engine.backend import Backend, Refused, Reply, Request, ScriptedBackend
+from actors.engine.backend import Backend, Refused, Reply, Request
 from actors.playing.judge import judge_answer, judge_prompt, paper_messages, read_paper_wording
 from actors.playing.records import AnswerTask, JudgedAnswer, verdict_row
 from envs.openended import HEAD, TAIL, Bits, accepted_answers
 from sweeps.load import build_cell
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.envs.games import SAMPLES
 from tests.oracle import oracle_path
 from tests.parity.test_openended_parity import load_facts

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from actors.engine.backend import ScriptedBackend
 from actors.playing.judge_runner import JudgeRunner, LeasedAnswer, judge_key
 from actors.playing.records import AnswerTask
 from sweeps.load import build_cell
 from sweeps.spec import Judge, ModelSpec, Protocol
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.envs.games import SAMPLES
 
 JUDGE = Judge(model=ModelSpec(name="j", source="org/judge", backend="vllm"))

@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from actors.engine.backend import BackendDied, Reply, Request, ScriptedBackend, Situation, Unprocessable
+from actors.engine.backend import BackendDied, Reply, Request, Situation, Unprocessable
 from actors.playing import served_judge
 from actors.playing.served_judge import MAX_DEATHS, RemoteJudge, ServedJudge
 from envs import SCENARIOS
 from sweeps.sampling import Sampling
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.envs.games import SAMPLES
 
 SAMPLE = SAMPLES["QD"]

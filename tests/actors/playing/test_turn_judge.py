@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from actors.engine.backend import BackendDied, ModelStopped, Refused, Request, ScriptedBackend
+from actors.engine.backend import BackendDied, ModelStopped, Refused, Request
 from actors.engine.baselines import Baseline
 from actors.playing.judge import TurnJudge
 from actors.playing.play import Episode, play
@@ -17,6 +17,7 @@ from sweeps.conditions import CONDITIONS
 from sweeps.load import build_judge as load_judge
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, ModelSpec, Protocol
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.envs.games import SAMPLES
 
 MODEL = ModelSpec(name="m", source="builtin:refuse", backend="builtin")

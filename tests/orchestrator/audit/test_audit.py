@@ -12,7 +12,7 @@ from random import Random
 import polars as pl
 import pytest
 
-from actors.engine.backend import Request, ScriptedBackend
+from actors.engine.backend import Request
 from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
 from envs.openended import accepted_answers
@@ -25,6 +25,7 @@ from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, VARIANTS
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.oracle import oracle_path, oracle_python
 from tests.orchestrator.report import runs
 from tests.parity.verdicts import reply as careless

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from actors.engine.backend import Reply, ScriptedBackend
+from actors.engine.backend import Reply
 from actors.engine.baselines import Baseline
 from actors.playing.judge import Judged
 from actors.playing.judge_runner import JudgeRunner, judge_key
@@ -20,6 +20,7 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.load import build_judge
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.orchestrator.report import runs
 
 RULES = build_judge({"model": "rule-judge", "attempts": 1}, "a test")

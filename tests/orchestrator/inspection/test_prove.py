@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from actors.engine.backend import ModelInput, Overflow, Request, ScriptedBackend
+from actors.engine.backend import ModelInput, Overflow, Request
 from actors.trial.certificate import Certificate
 from actors.trial.certify import record_inputs
 from envs.types import ImageRef
@@ -20,6 +20,7 @@ from orchestrator.planning.build_plan import build_plan
 from sweeps.load import build
 from sweeps.registry import registry
 from tests.actors.architectures import write
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.conftest import ROOT
 
 pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")

@@ -7,13 +7,14 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from actors.engine.backend import Reply, ScriptedBackend
+from actors.engine.backend import Reply
 from actors.engine.baselines import Baseline
 from envs import SCENARIOS
 from orchestrator.cli.main import app
 from orchestrator.inspection import service_cost
 from orchestrator.planning.build_plan import build_plan, planned_cells
 from orchestrator.storage.episode_store import episodes
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 ENDPOINT = {"base_url": "http://127.0.0.1:9/v1", "key_env": "", "prompt_price": 2.0, "reply_price": 8.0, "priced": "P"}

@@ -11,7 +11,6 @@ from threading import Event
 import polars as pl
 import pytest
 
-from actors.engine.backend import ScriptedBackend
 from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
 from orchestrator.merging import reuse
@@ -23,6 +22,7 @@ from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.loaded_weights import LoadedWeights
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.load import load
+from tests.actors.scripted_backend import ScriptedBackend
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
 
 ENGINE = {"name": "vlm", "source": "org/vlm", "revision": "a" * 40, "backend": "transformers"}
