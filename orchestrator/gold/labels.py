@@ -62,7 +62,13 @@ def store_labels(folder: Path, path: Path, known: Iterable[str]) -> tuple[int, i
     labels, answers = parse_labels(path), set(known)
     if unknown_keys := [key for key in labels["key"] if key not in answers]:
         raise RunFolderError(f"{path} labels {unknown_keys[0]}, which is no open-ended answer of {folder}")
+    return labels.height, add_labels(folder, labels)
+
+
+def add_labels(folder: Path, labels: pl.DataFrame) -> int:
+    """Add labels (columns ``SCHEMA``) to those of a run folder, as ``store_labels`` does; return how many it has afterwards."""
     merged = pl.concat([labels, read_labels(folder)]).unique("key", keep="first").sort("key")
     bits = merged.select("key", *[pl.col(bit).cast(pl.Int8) for bit in BITS], "drawn")
-    safe_write.write(folder / FILE, bits.write_csv().encode())
-    return labels.height, merged.height
+    if labels.height:
+        safe_write.write(folder / FILE, bits.write_csv().encode())
+    return merged.height

@@ -16,6 +16,7 @@ import polars as pl
 from actors.text.printable import list_first
 from envs.errors import RunFolderError
 from envs.plural import pluralize
+from orchestrator.gold.labels import add_labels, read_labels
 from orchestrator.merging import answers
 from orchestrator.merging.answers import Source, assign_episodes, merge_verdicts, write_verdicts
 from orchestrator.report.read_run import read_run
@@ -66,7 +67,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: Path | None = None) -> Me
     """Merge run folders, whose parts are held (``hold_parts``), into a new one; raises RunFolderError.
 
     ``prefer`` names the folder whose answer is taken if answers to a key differ; without it, differing answers are an error and
-    nothing is written.
+    nothing is written. Of two people's labels of an answer the preferred folder's counts, else the first folder's.
     """
     sums = [checksums.read_sums(folder) for folder in folders]  # before the check of the locks, to miss no change
     _check_folders(folders, into, prefer)
@@ -77,6 +78,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: Path | None = None) -> Me
     preferred = [*map(os.path.realpath, folders)].index(os.path.realpath(prefer)) if prefer else 0
     differing, gave_way = assign_episodes(sources, preferred)
     judged, differing_verdicts = merge_verdicts(sources, preferred)
+    labels = [answers.rows_of_keys(read_labels(source.folder).lazy(), source.agreed) for source in sources]
     conflicts = {kind: keys for kind, keys in (("episode", differing), ("verdict", differing_verdicts)) if keys}
     if conflicts and not prefer:
         listed = " and in ".join(_describe(conflicts))
@@ -93,6 +95,8 @@ def merge(folders: Sequence[Path], into: Path, prefer: Path | None = None) -> Me
                 answers.write_episodes(store, source.folder, source.own)
             store.compact()
         write_verdicts(into, judged)
+        for own in (*reversed(labels), labels[preferred]):
+            add_labels(into, own)
         answers.write_checks(folders, into)
         taken = {str(source.folder): source.own.height for source in sources}
         preferred_folder, pending = str(prefer) if conflicts else "", keys.len() - sum(taken.values())

@@ -13,6 +13,7 @@ from actors.engine.baselines import Baseline
 from actors.trial.certificate import Certificate
 from envs.errors import RunFolderError
 from orchestrator.cli.main import app
+from orchestrator.gold.labels import BITS, add_labels, read_labels
 from orchestrator.inspection.certificate import add_certificate, read_certificates
 from orchestrator.merging.merge import merge
 from orchestrator.storage import checksums, lock
@@ -138,7 +139,15 @@ def test_merged_answers_keep_their_verdicts(demo_data, tmp_path):
     for folder in (full_run, first, second):
         judge_answers(folder, shared_sweep, shared_sweep.judge, Baseline("rule-judge"))
         shutil.copytree(folder / "verdicts", folder / "gold/verdicts")
+    labels = verdicts(second).select("key", *BITS, "aggregate", drawn=pl.lit("")).collect().sort("key")
+    labeled_twice = verdicts(first).select("key").collect()["key"].min()
+    add_labels(second, labels)
+    add_labels(first, labels.filter(key=labeled_twice).with_columns(~pl.col("category")))
     merge([first, second], tmp_path / "into")
+    merge([first, second], tmp_path / "preferred", second)
+    assert read_labels(tmp_path / "preferred").equals(labels)
+    kept = read_labels(tmp_path / "into").join(labels, on=["key", *BITS], how="anti")
+    assert kept["key"].to_list() == [labeled_twice], "the first folder's label counts"
     assert verdicts(tmp_path / "into/gold").collect().height == 40
     columns = ["key", "judge", "category", "suggestion", "aggregate", "reason"]
     merged = verdicts(tmp_path / "into").select(columns).collect().sort("key")
