@@ -1,10 +1,22 @@
-"""Every figure is drawn from a run of enough models, and equal runs give equal bytes."""
+"""Every figure is drawn from a run of enough models, looks as golden.txt says, and equal runs give equal bytes.
 
+``UPDATE_GOLDEN=1 pytest tests/orchestrator/report/figures`` writes golden.txt anew.
+"""
+
+import os
 from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 from actors.engine.baselines import Baseline
 from orchestrator.report.figures.draw import CAPTIONS, draw_figures, figure_images, write_figures
@@ -12,10 +24,11 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.read_run import read_run
 from tests.orchestrator.report.runs import play_sweep, sweep
 
+GOLDEN = Path(__file__).with_name("golden.txt")
 MODELS = {"llava-ov-7b": "uniform", "internvl3-8b": "ask-properly", "qwen2.5-vl-7b": "guess"}
 
 
-def test_every_figure_is_drawn_with_equal_bytes(demo_data, tmp_path):
+def test_every_figure_is_drawn_with_equal_bytes(demo_data, tmp_path, monkeypatch):
     wanted = sweep(demo_data, [*MODELS, "oracle"], ["zero-shot", "hint", "icl-1", "random-proactive", "reference"])
     folder = play_sweep(tmp_path / "run", wanted, backends={name: Baseline(policy) for name, policy in MODELS.items()})
     paths = write_figures(run := read_run(folder))
@@ -23,9 +36,15 @@ def test_every_figure_is_drawn_with_equal_bytes(demo_data, tmp_path):
 
     assert {path.stem for path in paths} == set(CAPTIONS) and all(path.stat().st_size for path in paths)
     assert images == figure_images(read_run(folder), ["answer"])
+    written = [path.read_bytes() for path in paths]
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")  # another time, for matplotlib
+    assert [path.read_bytes() for path in write_figures(run)] == written
     assert images["answer"].startswith("data:image/svg+xml")
-    texts = {text.get_text() for text in draw_figures(run, ["answer"])["answer"].findobj() if is_text(text)}
-    assert {*MODELS, "oracle"} <= texts
+    figures = draw_figures(run)
+    shown = "\n".join(f"{name}: {line}" for name, figure in figures.items() for line in describe(figure)) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(shown, encoding="utf-8")
+    assert GOLDEN.read_text(encoding="utf-8") == shown
     assert_bars_hold_the_scores(run, "answer", "asks", ["zero-shot", "hint"])
     assert_bars_hold_the_scores(run, "actions", "share_suggestion", ["zero-shot", "hint", "random-proactive"])
 
@@ -45,5 +64,19 @@ def assert_bars_hold_the_scores(run, name, share, conditions):
     assert np.sort(lines, axis=0) == pytest.approx(np.sort(intervals, axis=0))
 
 
-def is_text(artist) -> bool:
-    return hasattr(artist, "get_text") and isinstance(artist.get_text(), str)
+def describe(figure: Figure) -> Iterator[str]:
+    """Yield a line per text, line, bar and interval of a figure, with its place and its look."""
+    yield f"inches {figure.get_size_inches().round(2)}"
+    for drawn in figure.findobj():
+        match drawn:
+            case Text() if drawn.get_text():
+                yield f"text {drawn.get_text()!r} {to_hex(drawn.get_color())} {drawn.get_fontsize():g}"
+            case Line2D() if isinstance(marker := drawn.get_marker(), str) and marker:  # neither a tick nor the grid
+                look = f"{to_hex(drawn.get_color())} {marker} {drawn.get_markersize():g} {drawn.get_linewidth():g}"
+                yield f"points {look} {(np.round(drawn.get_xydata(), 2) + 0.0).tolist()}"
+            case LineCollection():
+                ends = [(np.round(segment, 2) + 0.0).tolist() for segment in drawn.get_segments()]
+                yield f"intervals {[*map(to_hex, drawn.get_color())]} {drawn.get_linewidth()[0]:g} {ends}"
+            case Rectangle():
+                place = (np.round([*drawn.get_xy(), drawn.get_width(), drawn.get_height()], 2) + 0.0).tolist()
+                yield f"bar {to_hex(drawn.get_facecolor())} {drawn.get_hatch()} {drawn.get_linewidth():g} {place}"
