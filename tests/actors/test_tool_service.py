@@ -62,6 +62,7 @@ def test_request_without_functions_is_unchanged_and_call_unreadable(tmp_path):
 READ = {
     "a text": (completion('move_blocks(direction="left")'), Call("move_blocks", {"direction": "left"})),
     "no arguments": (call_answer(call("rewind", "")), Call("rewind", {})),
+    "null arguments": (call_answer(call("rewind", None)), Call("rewind", {})),
     "the older form": (message(content=None, function_call=call()["function"]), Call("move_blocks", {"direction": "left"})),
     "two calls": (call_answer(call(), call()), None),
     "JSON nonsense": (call_answer(call(arguments='{"direction": ')), None),

@@ -104,6 +104,16 @@ def test_planted_flips_are_counted_where_both_sides_start_from_the_same_state(or
     assert before == {path: path.read_bytes() for path in before}, "the run is only read"
 
 
+def test_a_paid_service_is_asked_again_only_with_yes(demo_data, tmp_path):
+    endpoint = {"base_url": "http://127.0.0.1:9/v1", "key_env": "", "prompt_price": 1.0}
+    paid = ENGINE | {"backend": "openai", "revision": "", "endpoint": endpoint}
+    folder = play(tmp_path / "run", sweep(demo_data, ["vlm"], ["hint"], scenarios=["QD"], model=[paid]))
+    refused = CliRunner().invoke(app, ["models", "try", str(folder), "--flip-rate", "20"])
+
+    assert refused.exit_code == 2 and "--yes" in refused.output
+    assert not (folder / "flip-rate").exists()
+
+
 def test_rates_of_an_earlier_version_are_read_and_damaged_files_are_not(tmp_path):
     earlier = "setting,model,episodes,verdict_high,correct_high\nbatch-1,m,4,1.0,2.5\n"
     for share, text in (("a", earlier), ("b", "\0")):

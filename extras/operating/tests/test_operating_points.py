@@ -14,6 +14,7 @@ import pytest
 from actors.engine.backend import Backend, Reply, Request
 from envs import SCENARIOS
 from envs.scenario import suggestions
+from orchestrator.api import open_run
 from orchestrator.report.figures.draw import draw_figures
 from orchestrator.report.html.page import write_page
 from orchestrator.report.read_run import read_run
@@ -75,6 +76,14 @@ def play(folder: Path, data: Path, models: Sequence[str], **more: object) -> Run
 @pytest.fixture(scope="module")
 def greedy_run(demo_data: Path, tmp_path_factory: pytest.TempPathFactory) -> RunData:
     return play(tmp_path_factory.mktemp("operating") / "run", demo_data, list(KEENNESS))
+
+
+def test_options_of_a_run_stand_as_shown_and_the_residual_is_last(greedy_run: RunData) -> None:
+    options = open_run(greedy_run.folder).options
+    assert options["position"].min() == -1
+    for _, question in options.group_by("key", "turn"):
+        positions = question["position"].to_list()
+        assert positions == sorted(positions, key=lambda position: (position < 0, position))
 
 
 def test_greedy_decoding_plays_the_exact_greedy_values(greedy_run: RunData) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from actors.engine import registry as engine_loader
-from actors.engine.registry import HubUnreachable, gpu_request, load_engine, must_load_alone
+from actors.engine.registry import HubUnreachable, gpu_request, load_engine, must_load_alone, weight_bytes
 from actors.node.gpu_check import GpuRequest, GpuUnavailable
 from orchestrator.execution.worker_pool import FATAL_START_ERRORS
 from sweeps.spec import ModelSpec
@@ -45,6 +45,11 @@ def test_vllm_needs_a_share_of_the_memory_and_others_their_weights(
 )
 def test_engines_that_would_disturb_others_load_alone(entry: ModelSpec, alone: bool) -> None:
     assert must_load_alone(entry, 1) is alone and must_load_alone(entry, 1 << 60)
+
+
+def test_weights_of_an_unread_checkpoint_take_two_or_four_bytes_a_parameter() -> None:
+    assert [weight_bytes(model(parameters=7.0, dtype=dtype)) for dtype in ("auto", "float32")] == [14e9, 28e9]
+    assert weight_bytes(model()) is None
 
 
 def test_gpus_are_checked_where_the_engine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,6 +257,9 @@ def test_report_and_compare_print_and_their_json_writes_nothing(folder: Path) ->
     assert "oracle" in call("report", folder, "--brief").stdout
     assert sorted(path.name for path in folder.iterdir()) == before
     assert call("compare", folder, "--cluster", "none").exit_code == 0
+    for command in ("report", "compare"):
+        refused = call(command, folder, "--judge", "nobody")
+        assert refused.exit_code == 2 and "nobody" in refused.output, command
 
 
 def test_damaged_files_are_named_and_end_a_command_with_3(demo_data: Path, tmp_path: Path) -> None:

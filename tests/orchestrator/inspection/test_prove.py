@@ -59,6 +59,19 @@ def test_one_byte_of_the_processors_configuration_is_noticed(checkpoint: Path, d
     assert read_certificates(tmp_path / "out/transformers")["mine"].weights == first["weights"]
 
 
+def test_fitted_pictures_histories_and_questions_without_a_picture_equal_the_packages(
+    checkpoint: Path, demo_data: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        f'data = "{demo_data}"\nscenarios = ["QD"]\nconditions = ["history", "text-only"]\n[[model]]\nname = "own"\n'
+        f'source = "{checkpoint}"\nbackend = "transformers"\ngpus = 0\nfit_pictures = true\n'
+    )
+    assert prove(file, demo_data, tmp_path / "out", 0)["verdict"] == "equal"
+    requests = read_certificates(tmp_path / "out/transformers")["own"].requests
+    assert {cell: request.pictures for cell, request in requests.items()} == {"QD/history": 3, "QD/text-only": 0}
+
+
 def test_an_engine_that_shows_other_pixels_is_unequal(
     checkpoint: Path, demo_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
