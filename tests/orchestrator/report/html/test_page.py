@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -51,24 +52,28 @@ def test_the_same_folder_gives_the_same_bytes(folder, html):
     assert not list(folder.glob("*.tmp"))
 
 
-def test_facts_of_open_ended_runs_and_of_edited_folders(tmp_path):
+def test_facts_of_open_ended_runs_and_of_edited_folders(demo_data, tmp_path):
+    options = {"protocol": "oeg", "judge": {"model": "rule-judge"}, "scenarios": ["QD"]}
+    unjudged = play_sweep(tmp_path / "oeg", sweep(demo_data, ["oracle"], ["zero-shot"], **options))
+    assert "not judged yet" in list_facts(read_run(unjudged))["Judge"]
     folder = write_published_run(tmp_path / "run", ["llava-ov-7b"], ("zero-shot",), most=4, protocol="oeg")
     assert "a subset in ROD" in list_facts(read_run(folder))["Data"]
     before = list_facts(read_run(folder))["Program"]
     checksums.write(folder / "status.json", b'{"cells": [], "packages": ["ray"]}')
     assert list_facts(read_run(folder))["Program"] == before
-    checksums.write(
-        folder / "status.json", b'{"cells": [], "packages": {"ray": "9.9", "polars": "1"}, "commit": "0123456789abcd"}'
-    )
+    status = {"cells": [], "packages": {"ray": "9.9", "vllm": "1", "polars": "1"}, "commit": "0123456789abcd"}
+    checksums.write(folder / "status.json", json.dumps(status).encode())
     facts = list_facts(read_run(folder))
-    assert facts["Program"] == "ray 9.9, commit 0123456789ab" and "28 verdicts of 28 answers" in facts["Judge"]
+    assert facts["Program"] == "vllm 1, ray 9.9, commit 0123456789ab" and "28 verdicts of 28 answers" in facts["Judge"]
 
 
 def test_facts_and_problems_say_how_much_was_played(run_data):
-    half = replace(run_data, planned=run_data.planned.with_columns(pl.col("planned") * 2))
-    pending, facts = int(run_data.rows["finished"].sum()), list_facts(half)
-    assert facts["Played"].startswith(f"{pending:,} of {2 * pending:,} ") and facts["Seed"] == str(run_data.sweep.seed)
-    assert any(line.startswith(f"{pending:,} episodes not played yet, in ") for line in list_problems(half))
+    cell, size = run_data.planned.select("cell", "planned").row(0)
+    planned = pl.when(cell=cell).then(2 * pl.col("planned")).otherwise("planned").alias("planned")
+    unfinished = replace(run_data, planned=run_data.planned.with_columns(planned))
+    played, facts = int(run_data.rows["finished"].sum()), list_facts(unfinished)
+    assert facts["Played"].startswith(f"{played:,} of {played + size:,} ") and facts["Seed"] == str(run_data.sweep.seed)
+    assert f"{size:,} episodes not played yet, in {cell}" in list_problems(unfinished)
 
 
 def test_policy_allows_only_the_pages_own_style(html):
