@@ -117,7 +117,7 @@ pictures: $(VENV)/.engines demo
 SAMPLE ?= 20
 ROOMS  ?=
 SEED   ?= 0
-mutants: $(VENV)/.base
+mutants: $(VENV)/.engines
 	$(BIN)/python -m tests.bench.mutants --sample $(SAMPLE) --seed $(SEED) $(ROOMS)
 
 bench: $(VENV)/.model

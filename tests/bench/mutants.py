@@ -1,10 +1,11 @@
-"""Mutation run: change one operator, constant or branch of a room at a time, and see whether the room's tests notice.
+"""Mutation run: change one operator, constant or branch of a room at a time, and see whether any test notices.
 
     python -m tests.bench.mutants [--sample 20] [--seed 0] [FOLDER ...]        (`make mutants`)
 
-Works in a copy of the tree. pytest-testmon notes once which fast test runs which function, and then runs only those that a
-change can reach. What they miss, the room's slow tests see, all of them, because testmon does not look into child processes.
-The sample is drawn by (seed, room). A report, not a verdict: a survivor may be a change that changes nothing.
+Works in a copy of the tree. pytest-testmon notes once which fast test runs which function (minutes, for the whole tree), and
+then runs only those that a change can reach, in whatever room they are. What they miss, the room's own tests see, all but the
+long ones, because testmon does not look into child processes. The sample is drawn by (seed, room). A report, not a verdict: a
+survivor may be a change that changes nothing, and CI has the long tests, too.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from subprocess import DEVNULL
+from subprocess import DEVNULL, PIPE
 from typing import Any
 
 from tests.test_rooms import MODULES, ORDER, ROOT, imported_names, room
 
-LONGEST_S = 300
-"""Seconds that fast tests of a room, or its slow ones, may take; a row names those that take longer without any change."""
+FAST, ALL = "not slow and not long", "not long"  # pytest's marks
+LONGEST_TEST_S = {FAST: 60, ALL: 300}
+"""Seconds that one test may take: one that a change leaves hanging has noticed it."""
 NO_TESTS = 5  # pytest's exit code where no test is left to run
 NOT_COPIED = (".venv*", "__pycache__", "build", "outputs", "shared")
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
@@ -117,38 +119,47 @@ def list_tests(folder: str, modules: Mapping[str, Path]) -> list[str]:
     return existing[:1] if len(modules) > 1 and (ROOT / "tests" / folder).is_dir() else existing
 
 
-def run_tests(tree: Path, *options: str) -> int:
-    """Run tests of a copy until one fails; return pytest's exit code, or 124 after the limit."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [tree, *tree.glob("extras/*")]))}
-    command = ["timeout", "--signal=INT", "--kill-after=30", f"{LONGEST_S}", sys.executable, "-m", "pytest"]
-    command += ["-qx", "-p", "no:cacheprovider", *options]
-    return subprocess.run(command, cwd=tree, env=environment, stdout=DEVNULL, stderr=DEVNULL).returncode
+def run_tests(tree: Path, marker: str, *options: str) -> tuple[int, str]:
+    """Run the tests of a copy that have a mark; return pytest's exit code and what it printed."""
+    paths = os.pathsep.join(map(str, [tree, *tree.glob("extras/*")]))
+    environment = {**os.environ, "PYTHONPATH": paths, "TESTMON_DATAFILE": f"{tree}.testmondata"}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", marker, *options]
+    command += ["--timeout", str(LONGEST_TEST_S[marker]), "--timeout-method", "thread"]
+    done = subprocess.run(command, cwd=tree, env=environment, stdout=PIPE, stderr=DEVNULL, text=True, check=False)
+    return done.returncode, done.stdout
 
 
-def survives(tree: Path, mutant: Mutant, *options: str) -> bool:
-    """Return True if the tests of a copy pass with the change; those that hang have noticed it."""
+def record_tests(tree: Path) -> list[str]:
+    """Run the fast tests of a copy, noting which function each one runs; return their files.
+
+    Raises SystemExit if one fails without any change."""
+    code, printed = run_tests(tree, FAST, "--testmon", "-n", "2", "--dist", "loadfile")
+    if code:
+        raise SystemExit(f"without any change tests fail; mend them first:\n{printed[-2000:]}")
+    listed = run_tests(tree, FAST, "--collect-only")[1]
+    return sorted({line.partition("::")[0] for line in listed.splitlines() if "::" in line})
+
+
+def survives(tree: Path, mutant: Mutant, marker: str, *options: str) -> bool:
+    """Return True if the tests of a copy pass with the change."""
     (tree / mutant.path).write_text(mutant.source, encoding="utf-8")
-    code = run_tests(tree, *options)
+    code, _ = run_tests(tree, marker, "-x", *options)
     shutil.copy(ROOT / mutant.path, tree / mutant.path)
     return code in (0, NO_TESTS)
 
 
-def run_room(folder: str, sample: int, seed: int) -> str:
+def run_room(tree: Path, fast: Sequence[str], folder: str, sample: int, seed: int) -> str:
     """Change a sample of a room's code, print what no test noticed, and return the room's row of the table."""
     modules = {name: path for name, path in MODULES.items() if path.with_suffix("").is_relative_to(ROOT / folder)}
     mutants = [mutant for path in sorted(modules.values()) for mutant in list_mutants(path.relative_to(ROOT))]
-    survivors = chosen = Random(f"{seed}/{folder}").sample(mutants, min(sample, len(mutants)))
-    tests, note = list_tests(folder, modules), ""
-    with tempfile.TemporaryDirectory(prefix="mutants-") as copied:
-        tree = Path(shutil.copytree(ROOT, copied, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True))
-        for marker, *testmon in (("not slow and not long", "--testmon"), ("slow and not long",)):
-            options = [*tests, "-m", marker, *testmon]
-            code = run_tests(tree, *options) if survivors else NO_TESTS
-            if code == 0:
-                options += [f"{option}-nocollect" for option in testmon]
-                survivors = [mutant for mutant in survivors if survives(tree, mutant, *options)]
-            elif code != NO_TESTS:
-                note += f"without its tests '{marker}', which fail without any change (pytest ends with {code}) "
+    chosen = Random(f"{seed}/{folder}").sample(mutants, min(sample, len(mutants)))
+    own, note = list_tests(folder, modules), ""
+    selected = ("--testmon-nocollect", "--testmon-forceselect", *fast)
+    survivors = [mutant for mutant in chosen if survives(tree, mutant, FAST, *selected)]
+    if survivors and (code := run_tests(tree, ALL, "-x", *own)[0]) == 0:
+        survivors = [mutant for mutant in survivors if survives(tree, mutant, ALL, *own)]
+    elif survivors and code != NO_TESTS:
+        note = f"without its slow tests, which fail without any change (pytest ends with {code}) "
     for mutant in survivors:
         print(f"{mutant.path}:{mutant.line}: {mutant.change}", file=sys.stderr, flush=True)
     caught = len(chosen) - len(survivors)
@@ -162,9 +173,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sample", type=int, default=20, help="mutants of a room")
     parser.add_argument("--seed", type=int, default=0, help="draws the sample")
     options = parser.parse_args(arguments)
-    print("| room | mutants | caught | percent | note |\n| --- | ---: | ---: | ---: | --- |", flush=True)
-    for folder in options.folders or [name.replace(".", "/") for name in ORDER]:
-        print(run_room(folder.rstrip("/"), options.sample, options.seed), flush=True)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as copied:
+        tree = Path(shutil.copytree(ROOT, f"{copied}/tree", ignore=shutil.ignore_patterns(*NOT_COPIED)))
+        fast = record_tests(tree)
+        print("| room | mutants | caught | percent | note |\n| --- | ---: | ---: | ---: | --- |", flush=True)
+        for folder in options.folders or [name.replace(".", "/") for name in ORDER]:
+            print(run_room(tree, fast, folder.rstrip("/"), options.sample, options.seed), flush=True)
 
 
 if __name__ == "__main__":
