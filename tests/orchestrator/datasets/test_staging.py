@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.datasets.safe_unzip import BadArchive
-from orchestrator.datasets.sources import FetchError, parse_address
+from orchestrator.datasets.sources import FetchError, RemoteFolder, parse_address
 from orchestrator.datasets.staging import stage
 from sweeps.load import SweepError, build
 from tests.conftest import ENVIRONMENT, PYTHONPATH, ROOT, Cli
@@ -97,6 +97,12 @@ def test_killed_staging_resumes_and_second_one_waits(hub, demo_data, tmp_path):
 def test_invalid_address_is_one_sentence(address):
     with pytest.raises(SweepError, match="data = "):
         build({**USED, "data": address, "models": ["oracle"]}, "s.toml")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_web_folder_is_refused_before_anything_is_asked(scheme, tmp_path):
+    with pytest.raises(FetchError, match=r"web folders; download it"):
+        RemoteFolder(parse_address(f"{scheme}://host/x"), tmp_path)
 
 
 def test_addresses():

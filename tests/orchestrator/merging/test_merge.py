@@ -18,6 +18,7 @@ from orchestrator.inspection.certificate import add_certificate, read_certificat
 from orchestrator.merging.merge import merge
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.loaded_weights import LoadedWeights
 from orchestrator.storage.progress_log import playing_times
 from orchestrator.storage.run_folder import planned_keys, stored_sweep
 from orchestrator.storage.status import read_status
@@ -56,6 +57,7 @@ def test_overlapping_parts_merge_into_one_run(shared_sweep, tmp_path):
 
     merged = episodes(into).collect()
     assert merged["key"].is_unique().all() and merged.height == sum(outcome.taken.values()) == 80
+    assert "1 failed episode replaced" in " ".join(outcome.lines())
     assert outcome.taken[str(first)] == 50 and outcome.gave_way == 1 and not outcome.pending and not outcome.conflicts
     assert all(actual.equals(expected) for actual, expected in zip(rows(into), rows(full_run), strict=True))
     assert (into / "results.json").read_bytes() == (full_run / "results.json").read_bytes()
@@ -74,8 +76,13 @@ def test_folders_of_different_models_merge(demo_data, tmp_path):
     parts = {spec.models[0].name: play_sweep(tmp_path / spec.models[0].name, spec) for spec in alone}
     for name, folder in parts.items():
         add_certificate(folder, name, Certificate(source=name, backend="vllm"))
+        LoadedWeights(folder).add(stored_sweep(folder).models[0], f"sha256:{name}")
     merge([*parts.values()], tmp_path / "into")
     assert read_certificates(tmp_path / "into").keys() == parts.keys()
+    stored_weights = LoadedWeights(tmp_path / "into").models
+    assert {name: record["weights"] for name, record in stored_weights.items()} == {
+        name: f"sha256:{name}" for name in parts
+    }
 
     assert play_sweep(tmp_path / "into", both) == tmp_path / "into", "it is a run of the sweep that names both"
     merged, played = (folder / "results.json" for folder in (tmp_path / "into", play_sweep(tmp_path / "both", both)))

@@ -10,6 +10,7 @@ from orchestrator.monitoring import progress
 from orchestrator.monitoring.progress import Progress
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.storage.progress_log import Point, stored_points
 
 PLANNED = {"policies": 30, "m": 1000}
 
@@ -71,3 +72,26 @@ def test_new_totals_replace_the_old_ones(tmp_path, clock):
         rows = json.loads((tmp_path / "live.json").read_text())["rows"]
 
     assert {row["name"]: row["planned"] for row in rows} == {"policies": 500, "m": 250}
+
+
+def test_points_count_all_attempts_every_two_seconds_with_their_rate(tmp_path, clock):
+    display, schedule = start(tmp_path)
+    with display:
+        for second in range(100):
+            clock.seconds = 1000.0 + second
+            display.show({"m": 3 * second}, {}, schedule, {})
+
+    times = range(500_001_000_000, 500_001_100_000, 2000)
+    expected = [Point(done=210 + 6 * number, at=at, episodes_per_second=3.0) for number, at in enumerate(times)]
+    assert stored_points(tmp_path) == [expected[0].model_copy(update={"episodes_per_second": 0.0}), *expected[1:]]
+
+
+def test_the_rate_is_that_of_the_last_minute(tmp_path, clock):
+    display, schedule = start(tmp_path)
+    with display:
+        for second in range(131):
+            clock.seconds = 1000.0 + second
+            display.show({"m": 5 * min(second, 100) + 2 * max(0, second - 100)}, {}, schedule, {})
+        rows = {row["name"]: row for row in json.loads((tmp_path / "live.json").read_text())["rows"]}
+
+    assert rows["m"]["rate"] == pytest.approx(3.5), "half of it 5, half of it 2 a second"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -11,6 +12,12 @@ from orchestrator.storage.part_files import list_parts
 from tests.orchestrator.object_store.test_object_store import stored_ids, write_parts
 from tests.orchestrator.storage.test_episode_store import checked_ids
 from tests.orchestrator.storage.test_flipped_bits import store_judged
+
+
+def test_a_local_folder_has_the_short_plain_name_of_its_address_and_is_its_own():
+    one, two = (remote.cache_folder(f"s3://bucket/my runs/{'x' * 60}{end}", "run") for end in "ab")
+    assert one != two and re.fullmatch(r"x{59}a-[0-9a-f]{8}", one.parent.name)
+    assert remote.cache_folder("s3://bucket/my runs/1", "view").parent.name.startswith("bucket-my-runs-1-")
 
 
 @pytest.mark.parametrize("before", [None, 0o755], ids=["new", "of an earlier version"])

@@ -18,10 +18,11 @@ import torch
 from accelerate.hooks import ModelHook, add_hook_to_module
 from transformers import RepetitionPenaltyLogitsProcessor
 
-from actors.engine.backend import BackendDied, Message, Reply, Request, Unprocessable
+from actors.engine.backend import BackendDied, Message, Overflow, Reply, Request, Unprocessable
 from actors.engine.batching import Job
 from actors.engine.decoding import Decoding
 from actors.engine.hf.backend import TransformersBackend
+from actors.engine.hf.input_hashes import holds_raw_pixels
 from actors.engine.hf.sampling import RepetitionPenalty, logits_processors
 from actors.engine.hf.template import prompt_text
 from actors.engine.registry import open_engine
@@ -90,6 +91,12 @@ def reply_together(backend: TransformersBackend, many: list[Request]) -> list[Re
 
 def reply_singly(backend: TransformersBackend, many: list[Request]) -> list[Reply]:
     return [reply_together(backend, [request])[0] for request in many]
+
+
+def test_a_prompt_beyond_the_context_overflows_and_the_next_one_is_answered(backend: TransformersBackend) -> None:
+    with pytest.raises(Overflow, match=r"the model takes \d+$"):
+        reply_together(backend, [make_request(user("A " * 20_000))])
+    assert reply_together(backend, [make_request(user("A"))])
 
 
 def test_batch_answers_match_single_requests(backend: TransformersBackend) -> None:
@@ -247,6 +254,13 @@ def test_close_frees_a_network_whose_hooks_refer_to_it(folder: Path) -> None:
     asyncio.run(opened.close())
     gc.enable()
     assert network() is None
+
+
+def test_pictures_as_bytes_are_told_from_normalized_ones() -> None:
+    raw, ids = torch.zeros(2, dtype=torch.uint8), torch.zeros(2, dtype=torch.uint8)
+    assert holds_raw_pixels({"pixel_values": raw}) and not holds_raw_pixels(
+        {"pixel_values": raw.float(), "input_ids": ids}
+    )
 
 
 def test_penalty_counts_every_token_of_a_reply_without_its_prompt() -> None:
