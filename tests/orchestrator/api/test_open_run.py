@@ -73,9 +73,10 @@ def test_mistakes_are_sentences(folder, tmp_path):
         load_sweep({"data": "x", "models": ["oracel"]})
     with pytest.raises(SweepError, match="selection cannot change a sweep that is loaded"):
         proactive_sweep.run(open_run(folder).sweep, selection={"limit": 1})
+    sweep = open_run(folder).sweep.model_copy(update={"output": str(tmp_path / "run")})
     for options, reason in (({"retry": "failed, bogus"}, "'bogus'"), ({"reuse": "nowhere"}, "^nowhere holds no run")):
         with pytest.raises((UserError, ValueError), match=reason):
-            orchestrator.run(open_run(folder).sweep, **options)
+            orchestrator.run(sweep, **options)
     for names, reason in (((), "holds no scenario"), ("QDD", "did you mean 'QD'")):
         with pytest.raises(UserError, match=reason):
             proactive_sweep.load_data(tmp_path, names)

@@ -19,7 +19,7 @@ class Visitor:
 
     def ask(self, method: str, path: str, headers=None, body: str | None = None) -> int:
         """Send one request with these headers alone; return its status."""
-        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection = http.client.HTTPConnection(self.host, timeout=30)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         sent_headers = {"Host": self.host} | (headers or {})
         if body is not None:
