@@ -66,7 +66,7 @@ def store_labels(folder: Path, path: Path, known: Iterable[str]) -> tuple[int, i
 
 
 def add_labels(folder: Path, labels: pl.DataFrame) -> int:
-    """Add labels (columns ``SCHEMA``) to those of a run folder, as ``store_labels`` does; return how many it has afterwards."""
+    """Add labels (columns ``SCHEMA``), of which the first of an answer counts, to a run folder; return how many it has then."""
     merged = pl.concat([labels, read_labels(folder)]).unique("key", keep="first").sort("key")
     bits = merged.select("key", *[pl.col(bit).cast(pl.Int8) for bit in BITS], "drawn")
     if labels.height:

@@ -95,8 +95,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: Path | None = None) -> Me
                 answers.write_episodes(store, source.folder, source.own)
             store.compact()
         write_verdicts(into, judged)
-        for own in (*reversed(labels), labels[preferred]):
-            add_labels(into, own)
+        add_labels(into, pl.concat([labels[preferred], *labels]))
         answers.write_checks(folders, into)
         taken = {str(source.folder): source.own.height for source in sources}
         preferred_folder, pending = str(prefer) if conflicts else "", keys.len() - sum(taken.values())
