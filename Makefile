@@ -113,7 +113,7 @@ docs: $(VENV)/.base
 pictures: $(VENV)/.engines demo
 	$(BIN)/python -m tests.pictures
 
-# one small change of a room at a time, to see whether its tests notice: make mutants ROOMS="envs actors/node" SAMPLE=20 SEED=1
+# one small change of a room at a time, to see whether a test notices: make mutants ROOMS="envs actors/node" SAMPLE=20 SEED=1
 SAMPLE ?= 20
 ROOMS  ?=
 SEED   ?= 0

@@ -125,14 +125,15 @@ def run_tests(tree: Path, marker: str, *options: str) -> tuple[int, str]:
     environment = {**os.environ, "PYTHONPATH": paths, "TESTMON_DATAFILE": f"{tree}.testmondata"}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", marker, *options]
     command += ["--timeout", str(LONGEST_TEST_S[marker]), "--timeout-method", "thread"]
-    done = subprocess.run(command, cwd=tree, env=environment, stdout=PIPE, stderr=DEVNULL, text=True, check=False)
+    done = subprocess.run(command, cwd=tree, env=environment, stdout=PIPE, stderr=DEVNULL, text=True)
     return done.returncode, done.stdout
 
 
 def record_tests(tree: Path) -> list[str]:
     """Run the fast tests of a copy, noting which function each one runs; return their files.
 
-    Raises SystemExit if one fails without any change."""
+    Raises SystemExit if one fails without any change.
+    """
     code, printed = run_tests(tree, FAST, "--testmon", "-n", "2", "--dist", "loadfile")
     if code:
         raise SystemExit(f"without any change tests fail; mend them first:\n{printed[-2000:]}")
@@ -159,7 +160,7 @@ def run_room(tree: Path, fast: Sequence[str], folder: str, sample: int, seed: in
     if survivors and (code := run_tests(tree, ALL, "-x", *own)[0]) == 0:
         survivors = [mutant for mutant in survivors if survives(tree, mutant, ALL, *own)]
     elif survivors and code != NO_TESTS:
-        note = f"without its slow tests, which fail without any change (pytest ends with {code}) "
+        note = f"without its own tests, which fail without any change (pytest ends with {code}) "
     for mutant in survivors:
         print(f"{mutant.path}:{mutant.line}: {mutant.change}", file=sys.stderr, flush=True)
     caught = len(chosen) - len(survivors)

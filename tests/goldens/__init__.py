@@ -1,12 +1,20 @@
-"""Texts that tests compare whole: one file each in this folder, and ``python -m tests.goldens`` writes them anew."""
+"""Texts that tests compare whole: those of this folder ``python -m tests.goldens`` writes anew, the others a variable."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
+
+
+def read_golden(path: Path, text: str) -> str:
+    """Return what a golden file holds; with ``UPDATE_GOLDEN`` in the environment, write the text to it first."""
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    return path.read_text(encoding="utf-8")
 
 
 def help_text() -> str:

@@ -3,7 +3,6 @@
 ``UPDATE_GOLDEN=1 pytest tests/actors/playing/test_prompts.py`` writes the files anew; raise ``prompts.VERSIONS`` with them.
 """
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from orchestrator.inspection.prompt_preview import find_request, format_messages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import build_cell
 from tests.envs.games import SAMPLES
+from tests.goldens import read_golden
 
 GOLDEN = Path(__file__).with_name("golden")
 EVERY = {name: condition for name, condition in (CONDITIONS | VARIANTS).items() if not condition.rules}
@@ -42,10 +42,7 @@ def test_conversation_matches_golden_file(name, condition):
     others = strangers(name) if condition.picture == "swapped" else pool(name)
     text = format_messages(conversation(SAMPLES[name], others, condition, seed=0, turn=turn)) + "\n"
     path = GOLDEN / f"{name}-{condition.name}.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-
-    assert path.read_text(encoding="utf-8") == text
+    assert read_golden(path, text) == text
 
 
 @pytest.mark.parametrize("shots", [1, 3])

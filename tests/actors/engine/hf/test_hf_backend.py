@@ -257,10 +257,9 @@ def test_close_frees_a_network_whose_hooks_refer_to_it(folder: Path) -> None:
 
 
 def test_pictures_as_bytes_are_told_from_normalized_ones() -> None:
-    raw, ids = torch.zeros(2, dtype=torch.uint8), torch.zeros(2, dtype=torch.uint8)
-    assert holds_raw_pixels({"pixel_values": raw}) and not holds_raw_pixels(
-        {"pixel_values": raw.float(), "input_ids": ids}
-    )
+    raw = torch.zeros(2, dtype=torch.uint8)
+    assert holds_raw_pixels({"pixel_values": raw})
+    assert not holds_raw_pixels({"pixel_values": raw.float(), "input_ids": raw})
 
 
 def test_penalty_counts_every_token_of_a_reply_without_its_prompt() -> None:

@@ -3,7 +3,6 @@
 ``UPDATE_GOLDEN=1 pytest tests/orchestrator/report/figures`` writes golden.txt anew.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +16,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
+from numpy.typing import ArrayLike
 
 from actors.engine.baselines import Baseline
 from orchestrator.report.figures.draw import CAPTIONS, draw_figures, figure_images, write_figures
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.read_run import read_run
+from tests.goldens import read_golden
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 GOLDEN = Path(__file__).with_name("golden.txt")
@@ -42,9 +43,7 @@ def test_every_figure_is_drawn_with_equal_bytes(demo_data, tmp_path, monkeypatch
     assert images["answer"].startswith("data:image/svg+xml")
     figures = draw_figures(run)
     shown = "\n".join(f"{name}: {line}" for name, figure in figures.items() for line in describe(figure)) + "\n"
-    if os.environ.get("UPDATE_GOLDEN"):
-        GOLDEN.write_text(shown, encoding="utf-8")
-    assert GOLDEN.read_text(encoding="utf-8") == shown
+    assert read_golden(GOLDEN, shown) == shown
     assert_bars_hold_the_scores(run, "answer", "asks", ["zero-shot", "hint"])
     assert_bars_hold_the_scores(run, "actions", "share_suggestion", ["zero-shot", "hint", "random-proactive"])
 
@@ -73,10 +72,15 @@ def describe(figure: Figure) -> Iterator[str]:
                 yield f"text {drawn.get_text()!r} {to_hex(drawn.get_color())} {drawn.get_fontsize():g}"
             case Line2D() if isinstance(marker := drawn.get_marker(), str) and marker:  # neither a tick nor the grid
                 look = f"{to_hex(drawn.get_color())} {marker} {drawn.get_markersize():g} {drawn.get_linewidth():g}"
-                yield f"points {look} {(np.round(drawn.get_xydata(), 2) + 0.0).tolist()}"
+                yield f"points {look} {places(drawn.get_xydata())}"
             case LineCollection():
-                ends = [(np.round(segment, 2) + 0.0).tolist() for segment in drawn.get_segments()]
+                ends = places(drawn.get_segments())
                 yield f"intervals {[*map(to_hex, drawn.get_color())]} {drawn.get_linewidth()[0]:g} {ends}"
             case Rectangle():
-                place = (np.round([*drawn.get_xy(), drawn.get_width(), drawn.get_height()], 2) + 0.0).tolist()
+                place = places([*drawn.get_xy(), drawn.get_width(), drawn.get_height()])
                 yield f"bar {to_hex(drawn.get_facecolor())} {drawn.get_hatch()} {drawn.get_linewidth():g} {place}"
+
+
+def places(values: ArrayLike) -> list[object]:
+    """Return numbers to two decimals, with one zero."""
+    return (np.round(values, 2) + 0.0).tolist()

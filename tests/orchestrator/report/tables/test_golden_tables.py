@@ -1,6 +1,5 @@
 """All tables of one run are those of golden.md; ``UPDATE_GOLDEN=1 pytest tests/orchestrator/report/tables`` writes it anew."""
 
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables, write_tables
 from orchestrator.report.tables.formats import markdown
 from orchestrator.report.tables.open_ended import open_ended_table
+from tests.goldens import read_golden
 from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
 
 GOLDEN = Path(__file__).with_name("golden.md")
@@ -39,10 +39,7 @@ def test_tables_are_golden(folder):
     tables = report_tables(read_run(folder))
     texts = [re.sub(r"rule-judge\S*", "RULE-JUDGE", markdown(table)) for table in tables]
     text = "\n".join(f"<!-- {table.name} -->\n{part}" for table, part in zip(tables, texts, strict=True))
-    if os.environ.get("UPDATE_GOLDEN"):
-        GOLDEN.write_text(text, encoding="utf-8")
-
-    assert GOLDEN.read_text(encoding="utf-8") == text
+    assert read_golden(GOLDEN, text) == text
 
 
 def test_at_most_twelve_tables_of_which_four_are_open(folder):
